@@ -1,0 +1,96 @@
+package workers
+
+import (
+	"time"
+)
+
+// Order says which items of a lane may run at the same time.
+type Order uint8
+
+const (
+	// Unordered lanes run any item at any time.
+	Unordered Order = iota
+	// ByKey lanes run the items of one key in the order of their push, one at a time. Items without a key are unordered.
+	ByKey
+	// ByPartition lanes run one item after the other, in the order of their push.
+	ByPartition
+)
+
+// String returns the name as it stands in a configuration: "unordered", "key" or "partition".
+func (o Order) String() string {
+	switch o {
+	case ByKey:
+		return "key"
+	case ByPartition:
+		return "partition"
+	default:
+		return "unordered"
+	}
+}
+
+// DefaultTotal is the number of handlers that a pool runs at once when Options.Total is not set.
+const DefaultTotal = 64
+
+// Options says what a pool does with its items. Only Handle is required, and Key as soon as a lane is opened ByKey.
+//
+// The callbacks are called without any lock of this package held, except Key, which runs under the lock of the item's
+// lane and must therefore be quick and must not call back into the pool.
+type Options[T any] struct {
+	// Total is the most handlers that run at once over all lanes; below 1 means DefaultTotal.
+	Total int
+	// PerLane is the most handlers that run at once for one lane; below 1 means as many as Total.
+	PerLane int
+
+	// Key returns an item's key for ByKey lanes. A nil slice means that the item has no key and is unordered; an empty
+	// slice that is not nil is a key like any other. The bytes must stay the same as long as the pool has the item: the
+	// pool does not copy them but asks again. It is called by workers, never by Push.
+	Key func(item *T) []byte
+
+	// Handle does the work, on a goroutine of the pool. When it returns, every item of the task is complete unless the
+	// task was told otherwise (Hold, Return). It must not panic; a handler that ends its goroutine (runtime.Goexit)
+	// counts as one that returned.
+	Handle func(t *Task[T])
+
+	// BatchSize above 1 makes Handle get up to so many items of one lane at a time. Otherwise each task has one item.
+	BatchSize int
+	// BatchLinger is how long a batch that is not full waits for more items, counted from when the oldest item that it
+	// could take was pushed or resumed. 0 means not at all. What is left over when a batch has started late, because all
+	// workers were busy, may count as being as old as that batch and not wait as long; nothing waits longer.
+	BatchLinger time.Duration
+
+	// Release is called exactly once for each pushed item, when the pool has done its last read of it: after it was
+	// completed or finished, or when Close dropped it unrun. The item's memory may be reused from then on. (An item that
+	// Hold replaced is not released; see Task.Hold.) The pointer is good for the call only. May be nil.
+	Release func(item *T)
+	// Turn is called after each chunk: this worker handled n items of the lane in the given time. One sample a chunk is
+	// what latency statistics can have without a clock read for each record. May be nil.
+	Turn func(worker int, l *Lane[T], n int, elapsed time.Duration)
+	// Low is called once each time a lane that was full (Push returned true) is at or below its low mark again. It can
+	// come before that Push has returned. May be nil.
+	Low func(l *Lane[T])
+
+	// Now is the clock, by default time.Now.
+	Now func() time.Time
+	// AfterFunc calls f after d on a goroutine of its own; the function that it returns prevents the call and says whether
+	// it was in time. By default time.AfterFunc and its Stop.
+	AfterFunc func(d time.Duration, f func()) (stop func() bool)
+}
+
+// withDefaults fills in what was left out.
+func (o Options[T]) withDefaults() Options[T] {
+	if o.Handle == nil {
+		panic("workers: Options.Handle is missing")
+	}
+	if o.Total < 1 {
+		o.Total = DefaultTotal
+	}
+	o.PerLane = max(o.PerLane, 0)
+	o.BatchSize = max(o.BatchSize, 1)
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.AfterFunc == nil {
+		o.AfterFunc = func(d time.Duration, f func()) func() bool { return time.AfterFunc(d, f).Stop }
+	}
+	return o
+}

@@ -1,0 +1,158 @@
+package workers
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// maxChunk is the most items that a worker claims at once. From 16 on the cost of a turn hardly shows.
+	maxChunk = 64
+	// A chunk that took less than fastChunk may be twice as long the next time, one that took more than slowChunk only
+	// half as long. Slow handlers so get one item at a time, and no worker goes without while another has a supply.
+	fastChunk = 50 * time.Microsecond
+	slowChunk = 200 * time.Microsecond
+	// turnsPerVisit is how many chunks a worker runs before it lets the lane go to the end of the ring.
+	turnsPerVisit = 2
+)
+
+// worker is one goroutine of the pool and the chunk that it runs.
+type worker[T any] struct {
+	pool     *Pool[T]
+	number   int
+	arriving bool // hired and not yet at the ring; guarded by the pool's lock
+
+	// at counts the starts of this chunk: the one word that worker and recallers share without a lock.
+	at atomic.Uint64
+	// lane is whose chunk it is. It changes under the lock of that lane's partition only, so whoever finds it equal
+	// under the lock can trust the chunk.
+	lane  atomic.Pointer[Lane[T]]
+	began atomic.Int64 // when the chunk began, on the pool's clock
+
+	// The worker's own. Others read slots, under the lock, between claim and finish.
+	slots   []*slot[T]
+	size    int   // items of the chunk, at the claim
+	took    int64 // nanoseconds for the chunk
+	chunks  uint64
+	working bool
+	task    Task[T]
+	errands errands[T]
+
+	// Guarded by the partition's lock.
+	first, end int  // the slots that are not accounted for: all of them, or what a recall left
+	recalled   bool // the worker starts nothing more of this chunk
+	place      int  // in the store's crew
+	seen       sighting
+}
+
+// The word at: in the lower half the number of items that were started, which goes one too far when the worker finds
+// the end; above it whether the chunk has more than one item to account for; above that the number of the chunk, so that
+// a word that has not changed means that nothing has moved.
+const (
+	startedMask = 1<<32 - 1
+	multiBit    = 1 << 32
+	chunkShift  = 33
+	stopped     = 1 << 31 // as the number of started items: no chunk is as long
+)
+
+func started(at uint64) int { return int(at & startedMask) }
+
+func newWorker[T any](p *Pool[T]) *worker[T] {
+	w := &worker[T]{pool: p, slots: make([]*slot[T], 0, max(maxChunk, p.o.BatchSize))}
+	w.task.worker = w
+	if p.o.Release != nil {
+		w.errands.released = make([]T, 0, cap(w.slots))
+	}
+	return w
+}
+
+// work is the life of the goroutine. A handler that ends it from within (runtime.Goexit) gets a successor, which goes on
+// with the same chunk.
+func (w *worker[T]) work() {
+	left := false
+	defer func() {
+		if !left {
+			go w.work()
+		}
+	}()
+	if w.working { // a successor
+		w.visit(w.lane.Load(), w.run())
+	}
+	for {
+		l, next := w.pool.pick(w)
+		if next != nil {
+			go next.work()
+		}
+		if l == nil {
+			break
+		}
+		w.visit(l, false)
+	}
+	left = true
+	w.pool.idle.Put(w)
+}
+
+// visit runs a few chunks of a lane. ran says that it has run one already.
+func (w *worker[T]) visit(l *Lane[T], ran bool) {
+	for turns := 0; w.turn(l, ran, turns < turnsPerVisit); turns++ {
+		ran = w.run()
+	}
+}
+
+// turn is a worker's one way into a partition: under a single lock it accounts for the chunk that it has run, if any, and
+// claims the next one, if it may. It says whether there is a chunk to run.
+func (w *worker[T]) turn(l *Lane[T], ran, more bool) bool {
+	p := l.part
+	handled := w.handled()
+	p.mu.Lock()
+	if ran {
+		p.finish(w, l)
+	} else {
+		l.listed = false
+	}
+	if more && !w.pool.crowded() {
+		p.claim(w, l)
+	} else {
+		w.size = 0
+	}
+	p.unlock(&w.errands)
+	if ran && handled > 0 && w.pool.o.Turn != nil {
+		w.pool.o.Turn(w.number, l, handled, time.Duration(w.took))
+	}
+	if w.size > 1 && w.pool.o.BatchSize == 1 {
+		w.pool.monitor.wake()
+	}
+	return w.size > 0
+}
+
+// run handles the items of the chunk until it is through or recalled.
+func (w *worker[T]) run() (ran bool) {
+	handle, t := w.pool.o.Handle, &w.task
+	if !w.working {
+		w.working = true
+		t.base, t.n = -1, 0
+		w.began.Store(w.pool.now())
+	}
+	if w.pool.o.BatchSize == 1 {
+		t.n = 1
+		for i := started(w.at.Add(1)) - 1; i < w.size; i = started(w.at.Add(1)) - 1 {
+			t.base, t.from = i, 1
+			handle(t)
+		}
+	} else if started(w.at.Add(1)) == 1 {
+		t.base, t.n, t.from = 0, w.size, w.size
+		handle(t)
+	}
+	w.took = w.pool.now() - w.began.Load()
+	w.working = false
+	return true
+}
+
+// handled is the number of items that the handler got from the last chunk.
+func (w *worker[T]) handled() int {
+	t := &w.task
+	if t.base < 0 {
+		return 0
+	}
+	return t.base + t.n
+}
