@@ -1,0 +1,183 @@
+package admin_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/gaplesshq/gapless/engine"
+	"github.com/gaplesshq/gapless/engine/admin"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type service struct {
+	*testing.T
+	e      *engine.Engine
+	events chan engine.Event
+	srv    *httptest.Server
+}
+
+// start runs an engine on an embedded broker whose topic holds the given values, behind an admin address.
+func start(t *testing.T, h engine.HandlerFunc, change func(*engine.Config), values ...string) *service {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	for _, v := range values {
+		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Key: []byte("k"), Value: []byte(v)}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &service{T: t, events: make(chan engine.Event, 10_000)}
+	cfg := engine.Config{Brokers: c.ListenAddrs(), Group: "g", Topics: []string{"t"}, Handler: h, OnEvent: func(ev engine.Event) { s.events <- ev }}
+	if change != nil {
+		change(&cfg)
+	}
+	if s.e, err = engine.New(cfg); err != nil {
+		t.Fatal(err)
+	}
+	s.srv = httptest.NewServer(admin.Handler(s.e))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.e.Run(ctx) }()
+	t.Cleanup(func() {
+		s.srv.Close()
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		http.DefaultClient.CloseIdleConnections()
+	})
+	return s
+}
+
+func (s *service) await(n engine.EventName) engine.Event {
+	for ev := range s.events {
+		if ev.Name == n {
+			return ev
+		}
+	}
+	return engine.Event{}
+}
+
+func (s *service) get(path string) (int, string) {
+	s.Helper()
+	return s.do(http.MethodGet, path, nil)
+}
+
+func (s *service) post(path string, form url.Values) (int, string) {
+	s.Helper()
+	return s.do(http.MethodPost, path, form)
+}
+
+func (s *service) do(method, path string, form url.Values) (int, string) {
+	s.Helper()
+	req, err := http.NewRequestWithContext(s.Context(), method, s.srv.URL+path, strings.NewReader(form.Encode()))
+	if err != nil {
+		s.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return resp.StatusCode, string(body)
+}
+
+// C9: state is visible from outside, by partition, and a problem is a 503 that says what.
+func TestAdmin(t *testing.T) {
+	gate, handled := make(chan struct{}), make(chan struct{}, 10)
+	s := start(t, func(_ context.Context, r *engine.Record) error {
+		if string(r.Value) == "hold" && r.Attempt == 1 {
+			select {
+			case <-gate:
+			default:
+				return engine.Hold(io.ErrUnexpectedEOF)
+			}
+		}
+		handled <- struct{}{}
+		return nil
+	}, nil, "a", "b", "hold", "c")
+	if s.await(engine.EventHeld).Offset != 2 {
+		t.Error("held elsewhere")
+	}
+	if code, body := s.get("/readyz"); code != 200 {
+		t.Error(code, body)
+	}
+	if code, body := s.get("/healthz"); code != 503 || !strings.Contains(body, "hold") {
+		t.Error(code, body)
+	}
+	var st engine.Status
+	_, body := s.get("/status")
+	if err := json.Unmarshal([]byte(body), &st); err != nil {
+		t.Fatal(err)
+	}
+	if p := st.Partitions[0]; len(st.Partitions) != 2 || p.Frontier != 2 || p.LogEnd != 4 || p.Oldest == nil || p.Oldest.Offset != 2 || p.Oldest.State != "held" {
+		t.Errorf("%s", body)
+	}
+	_, body = s.get("/metrics")
+	for _, want := range []string{
+		`gapless_partition_frontier{group="g",partition="0",topic="t"} 2`, `gapless_healthy{group="g"} 0`, `gapless_records_handled_total{group="g"} 2`,
+		`gapless_handler_seconds_count{group="g"} 3`, `gapless_events_total{event="held",group="g"} 1`, `gapless_partition_paused{group="g",partition="0",topic="t"} 1`,
+		`gapless_partition_paused{group="g",partition="1",topic="t"} 0`, "gapless_partitions_assigned", "go_goroutines",
+	} {
+		if !strings.Contains(body, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	close(gate)
+	for _, tc := range []struct {
+		path string
+		form url.Values
+		code int
+	}{
+		{"/partition/unhold", url.Values{"topic": {"t"}, "partition": {"x"}}, 400},
+		{"/partition/unhold", url.Values{"topic": {"t"}, "partition": {"1"}}, 404},
+		{"/partition/unhold", url.Values{"topic": {"t"}, "partition": {"0"}}, 200},
+		{"/breaker/reset", url.Values{"topic": {"t"}}, 404},
+		{"/key/release", url.Values{"topic": {"t"}, "partition": {"0"}, "key": {"k"}}, 404},
+		{"/key/release", url.Values{"topic": {"t"}, "partition": {"0"}, "key_base64": {"?"}}, 400},
+		{"/workers", url.Values{"total": {"0"}}, 400},
+		{"/workers", url.Values{"total": {"7"}, "per_partition": {"3"}}, 200},
+	} {
+		if code, body := s.post(tc.path, tc.form); code != tc.code {
+			t.Errorf("%s %v: %d %s", tc.path, tc.form, code, body)
+		}
+	}
+	for range 4 {
+		<-handled
+	}
+	if code, body := s.post("/commit", nil); code != 200 {
+		t.Error(code, body)
+	}
+	if code, body := s.get("/healthz"); code != 200 {
+		t.Error(code, body)
+	}
+	if w := s.e.Status().Workers; w.Limit != 7 || w.LimitPerPartition != 3 {
+		t.Errorf("%+v", w)
+	}
+	if code, _ := s.get("/workers"); code != http.StatusMethodNotAllowed {
+		t.Errorf("GET changes something: %d", code)
+	}
+}

@@ -1,0 +1,188 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// sessionClock is the engine's own view of whether the group still counts on this member (C3). The client learns that it was
+// thrown out only when the network is back; until then another member may own the partitions. So the clock runs from the
+// sending of the last coordinator request that was answered, and past its limit every epoch is suspended: nothing starts,
+// nothing is committed, handler contexts end. The next answer resumes what is still ours; a loss ends it.
+type sessionClock struct {
+	e         *Engine
+	suspended atomic.Bool
+
+	mu      sync.Mutex
+	last    time.Time     // when the last answered request was sent
+	limit   time.Duration // the session timeout
+	joining time.Time     // when a JoinGroup was sent that has not been answered; zero = none
+	heard   time.Time     // when the first answer since the suspension came; zero = none yet
+	proven  bool          // an answer since then proves that the group still counts this member
+	moved   chan struct{}
+}
+
+func (c *sessionClock) init(e *Engine) {
+	c.e = e
+	c.limit = e.cfg.SessionTimeout
+	c.moved = make(chan struct{}, 1)
+}
+
+const (
+	keyJoinGroup              = int16(kmsg.JoinGroup)
+	keyHeartbeat              = int16(kmsg.Heartbeat)
+	keySyncGroup              = int16(kmsg.SyncGroup)
+	keyConsumerGroupHeartbeat = int16(kmsg.ConsumerGroupHeartbeat)
+)
+
+// OnBrokerWrite implements kgo.HookBrokerWrite: a JoinGroup that is out waits for the other members, for up to the rebalance
+// timeout, and the group keeps the member meanwhile.
+func (c *sessionClock) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if key == keyJoinGroup && err == nil {
+		c.mu.Lock()
+		c.joining = time.Now()
+		c.mu.Unlock()
+		c.wake()
+	}
+}
+
+// OnBrokerE2E implements kgo.HookBrokerE2E. An answer that carries a member error counts here, too, but the client ends the
+// session at once on reading it, and the epochs with it. Commits do not count: heartbeats alone carry the clock.
+func (c *sessionClock) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
+	switch key {
+	case keyJoinGroup, keyHeartbeat, keySyncGroup, keyConsumerGroupHeartbeat:
+	default:
+		return
+	}
+	if key == keyJoinGroup {
+		c.mu.Lock()
+		c.joining = time.Time{}
+		c.mu.Unlock()
+	}
+	if e2e.Err() == nil {
+		c.goodSince(time.Now().Add(-e2e.DurationE2E()))
+	}
+}
+
+func (c *sessionClock) goodSince(sent time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.suspended.Load() && !c.proven {
+		// The hook does not see what an answer says: it may be that the group no longer knows this member. After such an answer
+		// the client ends the session, and our epochs with it, before it asks for anything else. So one answer proves nothing,
+		// and a second one to a request that was sent after the first does.
+		if c.heard.IsZero() {
+			c.heard = time.Now()
+			return
+		}
+		if sent.Before(c.heard) {
+			return
+		}
+		c.proven = true
+	}
+	if sent.After(c.last) {
+		c.last = sent
+	}
+	if c.suspended.Load() && time.Since(c.last) < c.limit {
+		c.wake()
+	}
+}
+
+func (c *sessionClock) wake() {
+	select {
+	case c.moved <- struct{}{}:
+	default:
+	}
+}
+
+// deadline is when the member may have been thrown out; zero = the clock does not run yet.
+func (c *sessionClock) deadline() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.last.IsZero() {
+		return time.Time{}
+	}
+	limit := c.limit
+	if !c.joining.IsZero() {
+		limit += c.e.cfg.RebalanceTimeout
+	}
+	return c.last.Add(limit)
+}
+
+func (c *sessionClock) setLimit(d time.Duration) {
+	c.mu.Lock()
+	c.limit = d
+	c.mu.Unlock()
+	c.wake()
+}
+
+func (c *sessionClock) loop(ctx context.Context) {
+	for {
+		wait := c.e.cfg.SessionTimeout
+		if d := c.deadline(); !d.IsZero() {
+			wait = time.Until(d)
+			c.judge(wait <= 0 || c.unproven())
+			if wait <= 0 {
+				wait = c.e.cfg.SessionTimeout
+			}
+		}
+		timer, stop := after(max(wait, time.Millisecond))
+		select {
+		case <-ctx.Done():
+			stop()
+			return
+		case <-timer:
+		case <-c.moved:
+		}
+		stop()
+	}
+}
+
+// unproven says that the epochs are suspended, and that nothing proves yet that they may go on.
+func (c *sessionClock) unproven() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.suspended.Load() && !c.proven
+}
+
+// judge suspends or resumes.
+func (c *sessionClock) judge(expired bool) {
+	if expired == c.suspended.Load() {
+		return
+	}
+	c.mu.Lock()
+	c.heard, c.proven = time.Time{}, false
+	c.suspended.Store(expired)
+	c.mu.Unlock()
+	e := c.e
+	eps := e.allEpochs()
+	if expired {
+		for _, ep := range eps {
+			ep.mu.Lock() // as unpauseLane, which looks at suspended: the later of the two wins
+			if ep.lane != nil && ep.is(phaseActive) {
+				ep.lane.Pause()
+			}
+			ep.mu.Unlock()
+			ep.endCtx(errSuspended)
+		}
+		e.counts.suspensions.Add(1)
+		e.emit(Event{Name: EventSuspended, Count: int64(len(eps)), Hint: "the coordinator has not answered for a session timeout; nothing starts and nothing is committed until it does"})
+		return
+	}
+	member, _ := e.cl.GroupMetadata()
+	for _, ep := range eps {
+		if ep.owner.MemberID != member || phase(ep.phase.Load()) > phaseActive {
+			continue
+		}
+		ep.newCtx()
+		ep.mu.Lock()
+		e.unpauseLane(ep)
+		ep.mu.Unlock()
+	}
+	e.emit(Event{Name: EventResumed, Count: int64(len(eps)), Hint: "the coordinator answers again and still counts this member"})
+}

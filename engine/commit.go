@@ -1,0 +1,219 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// errFenced: the client's member id is no longer that of the epoch, so its commit is not sent (C3).
+var errFenced = errors.New("gapless: not sent: the group knows this process under another member id")
+
+// commitLoop is the committer: one goroutine, one request in flight (C4).
+func (e *Engine) commitLoop(ctx context.Context) {
+	tick := time.NewTicker(e.cfg.Commit.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-e.kick:
+		}
+		if err := e.commit(ctx, e.allEpochs(), e.cfg.CommitTimeout); err != nil && ctx.Err() == nil {
+			e.log.Debug().Err(err).Msg("commit")
+		}
+	}
+}
+
+func (e *Engine) wakeCommit() {
+	select {
+	case e.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Commit commits what is settled now and waits for the broker's answer, by ctx's deadline.
+func (e *Engine) Commit(ctx context.Context) error {
+	select {
+	case <-e.ready:
+	default:
+		return ErrNotRunning
+	}
+	return e.commit(ctx, e.allEpochs(), e.cfg.CommitTimeout)
+}
+
+// commit sends the frontiers of those eps that have something new, and waits for the answer. "Committed" is what the broker
+// acknowledged for that very partition.
+func (e *Engine) commit(ctx context.Context, eps []*epoch, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout) // a commit without a deadline would wedge later ones, the rejoin and Close
+	defer cancel()
+	select {
+	case e.commitSem <- struct{}{}:
+		defer func() { <-e.commitSem }()
+	case <-ctx.Done():
+		return fmt.Errorf("gapless: an earlier commit has not been answered: %w", ctx.Err())
+	}
+	if e.clock.suspended.Load() {
+		return errSuspended
+	}
+	sent, offsets := dirty(eps)
+	if len(sent) == 0 {
+		return nil
+	}
+	begun := time.Now()
+	answer := make(chan error, 1)
+	fence := func(req *kmsg.OffsetCommitRequest) error {
+		if e.clock.suspended.Load() { // it may have waited for a rebalance
+			return errSuspended
+		}
+		return fenceCommit(req, sent)
+	}
+	e.cl.CommitOffsets(kgo.PreCommitFnContext(ctx, fence), offsets,
+		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
+			if err == nil {
+				err = e.committedBy(resp, sent, offsets)
+			} else {
+				e.commitFailed(sent, err)
+			}
+			answer <- err
+		})
+	select {
+	case err := <-answer:
+		e.counts.commit(time.Since(begun), err)
+		return err
+	case <-ctx.Done():
+		// The client gives the request up at the same deadline and reports to the callback; don't bet on it.
+		e.counts.commit(time.Since(begun), ctx.Err())
+		return fmt.Errorf("gapless: the commit was not answered: %w", ctx.Err())
+	}
+}
+
+// dirty collects what is to be committed.
+func dirty(eps []*epoch) (map[tp]*epoch, map[string]map[int32]kgo.EpochOffset) {
+	sent := map[tp]*epoch{}
+	offsets := map[string]map[int32]kgo.EpochOffset{}
+	for _, ep := range eps {
+		if p := phase(ep.phase.Load()); p != phaseActive && p != phaseDraining {
+			continue
+		}
+		offset, leaderEpoch := ep.frontier()
+		ep.mu.Lock()
+		want := offset >= 0 && (offset > ep.acked || ep.claim)
+		ep.mu.Unlock()
+		if !want {
+			continue
+		}
+		if offsets[ep.topic] == nil {
+			offsets[ep.topic] = map[int32]kgo.EpochOffset{}
+		}
+		offsets[ep.topic][ep.partition] = kgo.EpochOffset{Offset: offset, Epoch: leaderEpoch}
+		sent[ep.tp] = ep
+	}
+	return sent, offsets
+}
+
+// fenceCommit takes out of the request what belongs to another member id, or to an epoch that has ended since.
+func fenceCommit(req *kmsg.OffsetCommitRequest, sent map[tp]*epoch) error {
+	topics := req.Topics[:0]
+	for _, t := range req.Topics {
+		ps := t.Partitions[:0]
+		for _, p := range t.Partitions {
+			ep := sent[tp{t.Topic, p.Partition}]
+			if ep != nil && ep.owner.MemberID == req.MemberID && !ep.is(phaseClosed) {
+				ps = append(ps, p)
+			}
+		}
+		if t.Partitions = ps; len(ps) > 0 {
+			topics = append(topics, t)
+		}
+	}
+	req.Topics = topics
+	if len(topics) == 0 {
+		return errFenced
+	}
+	return nil
+}
+
+// committedBy reads the answer partition by partition: the request as a whole succeeds even where a partition was refused.
+func (e *Engine) committedBy(resp *kmsg.OffsetCommitResponse, sent map[tp]*epoch, offsets map[string]map[int32]kgo.EpochOffset) (first error) {
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			ep := sent[tp{t.Topic, p.Partition}]
+			if ep == nil {
+				continue
+			}
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				e.refused(ep, err)
+				if first == nil {
+					first = fmt.Errorf("%s[%d]: %w", t.Topic, p.Partition, err)
+				}
+				continue
+			}
+			ep.acknowledged(offsets[t.Topic][p.Partition].Offset)
+		}
+	}
+	return first
+}
+
+func (ep *epoch) acknowledged(offset int64) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	ep.acked = offset
+	ep.claim = false
+	ep.commitErr, ep.commitFails = nil, 0
+}
+
+func (ep *epoch) committed() int64 {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	return ep.acked
+}
+
+// refused handles a commit that the broker refused for a partition: fatal, fenced or to be tried again at the next tick.
+func (e *Engine) refused(ep *epoch, err error) {
+	switch {
+	case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.FencedMemberEpoch):
+		// The group has thrown this member out: another may own the partition by now.
+		e.lose([]*epoch{ep}, "the group no longer knows this member: "+err.Error())
+		e.mu.Lock()
+		e.adrift[ep.tp] = time.Now().Add(e.cfg.SessionTimeout) // until the client hears of it, too
+		e.mu.Unlock()
+		return
+	case errors.Is(err, kerr.FencedInstanceID):
+		e.lose([]*epoch{ep}, err.Error())
+		e.sessionError(err)
+		return
+	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
+		e.checkTopics() // deleted, or deleted and created again
+	case errors.Is(err, kerr.GroupAuthorizationFailed), errors.Is(err, kerr.TopicAuthorizationFailed):
+		e.once("commit-acl:"+ep.topic, Event{Name: EventCommitFailed, Topic: ep.topic, Partition: ep.partition, Err: err,
+			Hint: "grant READ on the group and on the topic to this user"})
+	}
+	e.commitFailed(map[tp]*epoch{ep.tp: ep}, err)
+}
+
+// commitFailed notes a failure. The offsets stay dirty, so the next tick sends them, or better ones, again.
+func (e *Engine) commitFailed(eps map[tp]*epoch, err error) {
+	if errors.Is(err, context.Canceled) {
+		return
+	}
+	for _, ep := range eps {
+		ep.mu.Lock()
+		if ep.commitFails == 0 {
+			ep.failingFrom = time.Now()
+		}
+		ep.commitErr = err
+		ep.commitFails++
+		n := ep.commitFails
+		ep.mu.Unlock()
+		if n == 1 || n%60 == 0 {
+			e.emit(Event{Name: EventCommitFailed, Topic: ep.topic, Partition: ep.partition, Err: err, Count: int64(n), Hint: "tried again with the next commit"})
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package engine
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+)
+
+// ConnectOpts are the client options for the connection settings of c alone: brokers, client id, TLS, SASL. A tool beside the
+// engine (an admin client, a producer) connects in the same way with them.
+func (c Config) ConnectOpts() ([]kgo.Opt, error) {
+	orDefault(&c.ClientID, "gapless")
+	if err := c.validateConnection(); err != nil {
+		return nil, err
+	}
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(c.Brokers...),
+		kgo.ClientID(c.ClientID),
+		kgo.SoftwareNameAndVersion("gapless", "0"),
+		// A frozen broker holds a connection until this runs out, and with it every request queued behind.
+		kgo.RequestTimeoutOverhead(5 * time.Second),
+		kgo.DisableClientMetrics(),
+	}
+	if c.TLS.enabled() {
+		t, err := c.TLS.config()
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, kgo.DialTLSConfig(t))
+	}
+	if c.SASL.Mechanism != "" {
+		opts = append(opts, kgo.SASL(c.SASL.mechanism()))
+	}
+	return opts, nil
+}
+
+func (t TLS) config() (*tls.Config, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if t.CAFile != "" {
+		pem, err := os.ReadFile(t.CAFile)
+		if err != nil {
+			return nil, bad("TLS.CAFile", "%v", err)
+		}
+		cfg.RootCAs = x509.NewCertPool()
+		if !cfg.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, bad("TLS.CAFile", "%s holds no PEM certificate", t.CAFile)
+		}
+	}
+	if t.CertFile != "" {
+		cert, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		if err != nil {
+			return nil, bad("TLS.CertFile", "%v", err)
+		}
+		cfg.Certificates = []tls.Certificate{cert}
+	}
+	return cfg, nil
+}
+
+func (s SASL) mechanism() sasl.Mechanism {
+	switch s.Mechanism {
+	case "PLAIN":
+		return plain.Auth{User: s.User, Pass: s.Password}.AsMechanism()
+	case "SCRAM-SHA-256":
+		return scram.Auth{User: s.User, Pass: s.Password}.AsSha256Mechanism()
+	case "SCRAM-SHA-512":
+		return scram.Auth{User: s.User, Pass: s.Password}.AsSha512Mechanism()
+	}
+	return oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
+		token, err := s.Token(ctx)
+		if err == nil && token == "" {
+			err = errors.New("the token function returned an empty token")
+		}
+		return oauth.Auth{Token: token}, err
+	})
+}
+
+// sideOpts make the client beside the consumer: it produces outputs and dead letters, asks for metadata and log ends, and says
+// good-bye for static members. It is not the consumer, so that none of this waits for a rebalance.
+func (c *Config) sideOpts() ([]kgo.Opt, error) {
+	opts, err := c.ConnectOpts()
+	if err != nil {
+		return nil, err
+	}
+	opts = append(opts,
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.ProducerLinger(5*time.Millisecond),
+		kgo.RecordPartitioner(deadLetterPartitioner()),
+		kgo.RecordDeliveryTimeout(time.Minute),
+	)
+	return append(opts, c.userOpts()...), nil
+}
+
+// consumerOpts make the group consumer.
+func (c *Config) consumerOpts(e *Engine) ([]kgo.Opt, error) {
+	opts, err := c.ConnectOpts()
+	if err != nil {
+		return nil, err
+	}
+	opts = append(opts,
+		kgo.ConsumerGroup(c.Group),
+		kgo.SessionTimeout(c.SessionTimeout),
+		kgo.RebalanceTimeout(c.RebalanceTimeout),
+		kgo.HeartbeatInterval(c.HeartbeatInterval),
+		kgo.DisableAutoCommit(),
+		kgo.BlockRebalanceOnPoll(),
+		kgo.KeepControlRecords(),
+		kgo.OnPartitionsAssigned(e.onAssigned),
+		kgo.OnPartitionsRevoked(e.onRevoked),
+		kgo.OnPartitionsLost(e.onLost),
+		kgo.OnOffsetsFetched(e.onOffsetsFetched),
+		kgo.AdjustFetchOffsetsFn(e.resolveStart),
+		kgo.FetchMinBytes(c.FetchMinBytes),
+		kgo.FetchMaxBytes(c.FetchMaxBytes),
+		kgo.FetchMaxPartitionBytes(c.FetchMaxPartitionBytes),
+		kgo.FetchMaxWait(c.FetchMaxWait),
+		kgo.WithPools(&recordPool{}),
+		kgo.WithHooks(&e.clock),
+	)
+	opts = append(opts, c.balancerOpts()...)
+	if c.Rack != "" {
+		opts = append(opts, kgo.Rack(c.Rack))
+	}
+	if c.InstanceID != "" {
+		opts = append(opts, kgo.InstanceID(c.InstanceID))
+	}
+	if !c.ReadUncommitted {
+		opts = append(opts, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	}
+	if c.TopicPattern != "" {
+		opts = append(opts, kgo.ConsumeRegex(), kgo.ConsumeTopics(c.TopicPattern))
+		if c.writesDeadLetters() {
+			opts = append(opts, kgo.ConsumeExcludeTopics(c.deadLetterPattern()))
+		}
+	} else {
+		opts = append(opts, kgo.ConsumeTopics(c.Topics...))
+	}
+	return append(opts, c.userOpts()...), nil
+}
+
+func (c *Config) balancerOpts() []kgo.Opt {
+	var b kgo.GroupBalancer
+	switch c.Balancer {
+	case BalancerRange:
+		b = kgo.RangeBalancer()
+	case BalancerRoundRobin:
+		b = kgo.RoundRobinBalancer()
+	case BalancerSticky:
+		b = kgo.StickyBalancer()
+	default:
+		b = kgo.CooperativeStickyBalancer()
+	}
+	opts := []kgo.Opt{kgo.Balancers(b)}
+	if c.Protocol == ProtocolConsumer {
+		if c.Balancer == BalancerRoundRobin { // the broker has none; its uniform assignor is what the client asks for with sticky
+			opts = []kgo.Opt{kgo.Balancers(kgo.StickyBalancer())}
+		}
+		opts = append(opts, kgo.ServerSideBalancer())
+	}
+	return opts
+}
+
+func (c *Config) userOpts() []kgo.Opt { return c.KgoOpts }
+
+func (c *Config) writesDeadLetters() bool { return c.DeadLetter.GiveUp == GiveUpDeadLetter }
+
+func (c *Config) deadLetterTopic(source string) string {
+	return strings.ReplaceAll(c.DeadLetter.Topic, "{topic}", source)
+}
+
+// deadLetterPattern matches every topic that deadLetterTopic can name.
+func (c *Config) deadLetterPattern() string {
+	return "^" + strings.ReplaceAll(regexp.QuoteMeta(c.DeadLetter.Topic), regexp.QuoteMeta("{topic}"), ".+") + "$"
+}
+
+// explainConnect puts what a client says about a broken connection into words that say what to do.
+func explainConnect(brokers []string, err error) error {
+	s := err.Error()
+	var hint string
+	switch {
+	case strings.Contains(s, "invalid_token"):
+		hint = "the broker refused the token: check what SASL.Token returns"
+	case strings.Contains(s, "SASL_AUTHENTICATION_FAILED"):
+		hint = "the broker refused the credentials: check SASL.Mechanism, User and Password"
+	case strings.Contains(s, "unknown authority"):
+		hint = "the broker's certificate is not signed by a trusted authority: set TLS.CAFile"
+	case strings.Contains(s, "bad certificate"), strings.Contains(s, "certificate required"):
+		hint = "the broker asks for a client certificate: set TLS.CertFile and TLS.KeyFile"
+	case strings.Contains(s, "plaintext connection speaking to a tls"):
+		hint = "the broker expects TLS: set TLS.Enable"
+	case strings.Contains(s, "is TLS misconfigured"), strings.Contains(s, "first record does not look like a TLS"):
+		hint = "the broker's port is plaintext: leave TLS off, or use its TLS port"
+	case strings.Contains(s, "is SASL missing"), strings.HasSuffix(s, "EOF"):
+		hint = "the broker closed the connection: it may expect SASL or TLS, or refuse the credentials"
+	case strings.Contains(s, "connection refused"), strings.Contains(s, "no such host"), strings.Contains(s, "unable to dial"):
+		hint = "no broker answers there: check Brokers, and that the broker runs"
+	default:
+		return fmt.Errorf("gapless: brokers %s: %w", strings.Join(brokers, ","), err)
+	}
+	return fmt.Errorf("gapless: brokers %s: %s: %w", strings.Join(brokers, ","), hint, err)
+}

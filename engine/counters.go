@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// counters count what is rare. What is not (handler calls) is counted by worker and by epoch, a chunk at a time.
+type counters struct {
+	failures, retries, deadLettered, deadLetterFailures, skipped, stale, outputs atomic.Int64
+	commits, commitErrors, lostEpochs, suspensions, lost, sinceCommit            atomic.Int64
+	handledBefore                                                                atomic.Int64 // in epochs that have ended
+	commitNanos                                                                  atomic.Int64
+
+	mu     sync.Mutex
+	events map[EventName]int64
+}
+
+func (c *counters) commit(took time.Duration, err error) {
+	c.commits.Add(1)
+	c.commitNanos.Add(int64(took))
+	if err != nil {
+		c.commitErrors.Add(1)
+	}
+}
+
+func (c *counters) event(n EventName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.events == nil {
+		c.events = map[EventName]int64{}
+	}
+	c.events[n]++
+}
+
+// LatencyBounds are the upper bounds of the handler latency histogram, in seconds; one more bucket is above the last.
+var LatencyBounds = []float64{1e-6, 1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+
+// latencies is a histogram of handler times. Short handlers are measured a chunk at a time, so they enter with their chunk's
+// mean; long ones are a chunk each.
+type latencies struct {
+	buckets [22]atomic.Int64
+	nanos   atomic.Int64
+}
+
+func (l *latencies) observe(_, n int, elapsed time.Duration) {
+	if n == 0 {
+		return
+	}
+	mean := elapsed.Seconds() / float64(n)
+	i := 0
+	for i < len(LatencyBounds) && mean > LatencyBounds[i] {
+		i++
+	}
+	l.buckets[i].Add(int64(n))
+	l.nanos.Add(int64(elapsed))
+}
+
+// health is what speaks against this engine being well: by subject, an error or nothing.
+type health struct {
+	mu  sync.Mutex
+	ill map[string]error
+}
+
+func (h *health) set(subject string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err == nil {
+		delete(h.ill, subject)
+		return
+	}
+	if h.ill == nil {
+		h.ill = map[string]error{}
+	}
+	h.ill[subject] = err
+}

@@ -1,0 +1,287 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gaplesshq/gapless/workers"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
+)
+
+// Engine consumes a group's share of its topics. It is made by New, runs once, and is safe for use by several goroutines.
+type Engine struct {
+	cfg  Config
+	log  zerolog.Logger
+	pool *workers.Pool[item]
+
+	cl   *kgo.Client  // the group consumer
+	side *kgo.Client  // produces and asks; never consumes
+	adm  *kadm.Client // on side
+
+	clock sessionClock // hears the coordinator's answers (C3)
+
+	mu       sync.Mutex
+	epochs   map[tp]*epoch
+	laneIDs  map[tp]uint64
+	topics   map[string]topicState
+	stopping bool
+	sequence uint64
+	seen     map[string]bool // warnings that were given
+	zombies  map[*epoch]struct{}
+	adrift   map[tp]time.Time // lost here, but not at the client, and when to do something about it
+
+	scratch  []*workerState // by worker number; grows under growMu, read through an atomic snapshot
+	scratchP atomic.Pointer[[]*workerState]
+	growMu   sync.Mutex
+
+	commitSem chan struct{} // one commit request at a time (C4)
+	kick      chan struct{} // asks the committer for a commit
+	flowKick  chan struct{} // asks for a look at who may be resumed
+	topicKick chan struct{} // asks for a look at the topics
+
+	workers, workersPer atomic.Int64 // the limits in force
+
+	breakers breakers
+	counts   counters
+	lat      latencies
+
+	ready    chan struct{} // closed once the client consumes
+	stopC    chan struct{} // closed by Stop and by a fatal error
+	stopOnce sync.Once
+	hardC    chan struct{} // closed when a stop's deadline has come
+	hardOnce sync.Once
+	done     chan struct{} // closed when Run has returned
+	started  atomic.Bool
+	failMu   sync.Mutex
+	failure  error
+	abandon  *AbandonedError
+	health   health
+	eventMu  sync.Mutex
+}
+
+// New checks cfg and makes an Engine; nothing is connected before Run. The error is a *ConfigError that names the field.
+func New(cfg Config) (*Engine, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if cfg.TLS.enabled() {
+		if _, err := cfg.TLS.config(); err != nil {
+			return nil, err
+		}
+	}
+	e := &Engine{
+		cfg:       cfg,
+		log:       cfg.Log.With().Str("group", cfg.Group).Logger(),
+		epochs:    map[tp]*epoch{},
+		laneIDs:   map[tp]uint64{},
+		topics:    map[string]topicState{},
+		seen:      map[string]bool{},
+		zombies:   map[*epoch]struct{}{},
+		adrift:    map[tp]time.Time{},
+		commitSem: make(chan struct{}, 1),
+		kick:      make(chan struct{}, 1),
+		flowKick:  make(chan struct{}, 1),
+		topicKick: make(chan struct{}, 1),
+		ready:     make(chan struct{}),
+		stopC:     make(chan struct{}),
+		hardC:     make(chan struct{}),
+		done:      make(chan struct{}),
+	}
+	e.workers.Store(int64(cfg.Workers))
+	e.workersPer.Store(int64(cfg.WorkersPerPartition))
+	e.clock.init(e)
+	opts := workers.Options[item]{
+		Total:   cfg.Workers,
+		PerLane: cfg.WorkersPerPartition,
+		Key:     func(it *item) []byte { return it.rec.Key },
+		Handle:  e.handle,
+		Release: release,
+		Turn:    e.turn,
+		Low:     func(*workers.Lane[item]) { e.wakeFlow() },
+	}
+	if cfg.batching() {
+		opts.BatchSize, opts.BatchLinger = cfg.BatchSize, cfg.BatchLinger
+		if opts.BatchSize == 1 {
+			opts.BatchLinger = 0
+		}
+	}
+	e.pool = workers.New(opts)
+	return e, nil
+}
+
+// release gives a record back to the fetch it came in. It is the one place where that happens for a record that went through
+// a lane; see docs/design.md, "Who owns a record".
+func release(it *item) { it.rec.Recycle() }
+
+// Run consumes until ctx ends, Stop is called or something fatal happens, and then drains, commits and leaves the group. It
+// returns nil after a clean stop, an *AbandonedError if handlers outlived the drain, or what was fatal: wrong credentials, a
+// missing topic, an error wrapped by End. An Engine runs once.
+func (e *Engine) Run(ctx context.Context) error {
+	if !e.started.CompareAndSwap(false, true) {
+		return ErrRunning
+	}
+	defer close(e.done)
+	if err := e.connect(ctx); err != nil {
+		return err
+	}
+	defer e.side.Close()
+
+	life, end := context.WithCancel(context.WithoutCancel(ctx)) // outlives ctx: the drain needs it
+	defer end()
+	var g errgroup.Group
+	fetching, stopFetching := context.WithCancel(life)
+	defer stopFetching()
+	fetchEnded := make(chan struct{})
+	g.Go(func() error { defer close(fetchEnded); e.fetchLoop(fetching); return nil })
+	for _, loop := range []func(context.Context){e.commitLoop, e.flowLoop, e.clock.loop, e.watchLoop, e.logEndLoop} {
+		g.Go(func() error { loop(life); return nil })
+	}
+	close(e.ready)
+
+	select {
+	case <-ctx.Done():
+	case <-e.stopC:
+	}
+	stopFetching()
+	<-fetchEnded
+	e.shutdown(life)
+	end()
+	_ = g.Wait()
+	return e.result()
+}
+
+// Stop starts the drain and waits for Run to return. It returns by ctx's deadline in every state: then handler contexts end,
+// nothing more is waited for, and the error is an *AbandonedError that lists the records whose handlers had not returned.
+func (e *Engine) Stop(ctx context.Context) error {
+	if !e.started.Load() {
+		return ErrNotRunning
+	}
+	e.beginStop()
+	select {
+	case <-e.done:
+		return e.result()
+	case <-ctx.Done():
+	}
+	left := e.abandoned()
+	e.hardOnce.Do(func() { close(e.hardC) })
+	for _, ep := range e.allEpochs() {
+		ep.endCtx(fmt.Errorf("gapless: hard stop: %w", context.Cause(ctx)))
+	}
+	if left != nil {
+		return left
+	}
+	return fmt.Errorf("gapless: the stop did not end in time: %w", ctx.Err())
+}
+
+// Done is closed when Run has returned.
+func (e *Engine) Done() <-chan struct{} { return e.done }
+
+// Ready is closed once Run has passed its checks at start and consumes.
+func (e *Engine) Ready() <-chan struct{} { return e.ready }
+
+// SetWorkers changes how many handlers run at once, in total and per partition (0 = total), while running. What runs is not
+// interrupted.
+func (e *Engine) SetWorkers(total, perPartition int) error {
+	if total < 1 || perPartition < 0 || perPartition > total {
+		return fmt.Errorf("gapless: SetWorkers(%d, %d): the total is at least 1, and the limit per partition between 0 (= total) and it", total, perPartition)
+	}
+	if perPartition == 0 {
+		perPartition = total
+	}
+	e.workers.Store(int64(total))
+	e.workersPer.Store(int64(perPartition))
+	e.pool.SetLimit(total, perPartition)
+	e.emit(Event{Name: EventWorkers, Partition: -1, Count: int64(total)})
+	return nil
+}
+
+func (e *Engine) beginStop() { e.stopOnce.Do(func() { close(e.stopC) }) }
+
+// fail ends the engine with err, once.
+func (e *Engine) fail(err error) {
+	e.failMu.Lock()
+	if e.failure == nil {
+		e.failure = err
+	}
+	e.failMu.Unlock()
+	e.beginStop()
+}
+
+func (e *Engine) result() error {
+	e.failMu.Lock()
+	defer e.failMu.Unlock()
+	if e.failure != nil {
+		return e.failure
+	}
+	if e.abandon != nil {
+		return e.abandon
+	}
+	return nil
+}
+
+func (e *Engine) allEpochs() []*epoch {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	eps := make([]*epoch, 0, len(e.epochs))
+	for _, ep := range e.epochs {
+		eps = append(eps, ep)
+	}
+	return eps
+}
+
+func (e *Engine) lookup(topic string, partition int32) *epoch {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.epochs[tp{topic, partition}]
+}
+
+// shutdown drains, commits for the last time, leaves the group and closes the client (design section 8). It comes after the
+// fetch loop has ended, so that no poll holds a rebalance back.
+func (e *Engine) shutdown(life context.Context) {
+	e.emit(Event{Name: EventStopping, Partition: -1})
+	e.mu.Lock()
+	e.stopping = true
+	e.mu.Unlock()
+	e.cl.AllowRebalance()
+	e.drain(life, e.allEpochs(), "stop")
+	e.leave()
+	e.cl.CloseAllowingRebalance()
+	e.flush()
+	if left := e.abandoned(); left != nil {
+		e.failMu.Lock()
+		e.abandon = left
+		e.failMu.Unlock()
+	} else {
+		e.pool.Wait()
+	}
+	e.emit(Event{Name: EventStopped, Partition: -1})
+}
+
+// leave takes the member out of the group: a dynamic one at once, a static one keeps its place unless it was asked to leave.
+func (e *Engine) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.CommitTimeout)
+	defer cancel()
+	member, _ := e.cl.GroupMetadata()
+	if err := e.cl.LeaveGroupContext(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		e.log.Debug().Err(err).Msg("leaving the group")
+	}
+	if e.cfg.InstanceID == "" || member == "" {
+		return
+	}
+	if err := e.leaveStatic(ctx, member); err != nil {
+		e.emit(Event{Name: EventLeaveFailed, Err: err, Hint: "the group keeps this member's partitions until its session ends"})
+	}
+}
+
+func after(d time.Duration) (<-chan time.Time, func()) {
+	t := time.NewTimer(d)
+	return t.C, func() { t.Stop() }
+}

@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// verdict is what an error asks the engine to do with its record.
+type verdict uint8
+
+const (
+	verdictRetry verdict = iota
+	verdictPermanent
+	verdictSkip
+	verdictHold
+	verdictEnd
+)
+
+// steer is an error that says what to do.
+type steer struct {
+	error
+	verdict verdict
+	after   time.Duration
+}
+
+func (s *steer) Unwrap() error { return s.error }
+
+// Permanent says that trying again can't help: the record is given up at once (see Config.DeadLetter).
+func Permanent(err error) error { return &steer{error: err, verdict: verdictPermanent} }
+
+// RetryAfter asks for the next attempt after d instead of the usual delay, at most Retry.MaxRetryAfter. The attempt counts.
+func RetryAfter(d time.Duration, err error) error { return &steer{error: err, after: max(d, 1)} }
+
+// Skip settles the record without its work being done; it is counted and logged with the reason.
+func Skip(reason string) error { return &steer{error: errors.New(reason), verdict: verdictSkip} }
+
+// Hold stops the record's partition: nothing of it starts and nothing passes the record until the engine is restarted, or
+// Engine.Unhold tries it again.
+func Hold(err error) error { return &steer{error: err, verdict: verdictHold} }
+
+// End stops the whole engine; Run returns err. The record stays unsettled and is delivered again after the restart.
+func End(err error) error { return &steer{error: err, verdict: verdictEnd} }
+
+func steerOf(err error) (verdict, time.Duration) {
+	var s *steer
+	if errors.As(err, &s) {
+		return s.verdict, s.after
+	}
+	return verdictRetry, 0
+}
+
+// PanicError is what a panic of a handler becomes.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (p *PanicError) Error() string { return fmt.Sprintf("the handler panicked: %v", p.Value) }
+
+// Unwrap gives the value of the panic where it was an error.
+func (p *PanicError) Unwrap() error {
+	err, _ := p.Value.(error)
+	return err
+}
+
+// AbandonedError says which records a stop left unsettled while their handlers still ran. They are delivered again.
+type AbandonedError struct{ Records []Abandoned }
+
+// Abandoned is a record whose handler had not returned when the stop's deadline came.
+type Abandoned struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	Running   time.Duration // how long its handler has been seen running, at the watchdog's granularity
+}
+
+func (e *AbandonedError) Error() string {
+	s := fmt.Sprintf("the stop left %d records with handlers that had not returned (they will be delivered again):", len(e.Records))
+	for i, r := range e.Records {
+		if i == 20 {
+			return s + fmt.Sprintf(" and %d more", len(e.Records)-i)
+		}
+		s += fmt.Sprintf(" %s[%d]@%d", r.Topic, r.Partition, r.Offset)
+	}
+	return s
+}
+
+// Errors that New, Run and the other methods return.
+var (
+	// ErrRunning: Run was called a second time. An Engine runs once.
+	ErrRunning = errors.New("gapless: Run was called before; make a new Engine")
+	// ErrNotRunning: the method needs a running engine.
+	ErrNotRunning = errors.New("gapless: the engine is not running")
+)
+
+// ConfigError names the field of Config that is wrong, and says what to write instead.
+type ConfigError struct{ Field, Problem string }
+
+func (e *ConfigError) Error() string { return "gapless: Config." + e.Field + ": " + e.Problem }

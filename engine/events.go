@@ -1,0 +1,133 @@
+package engine
+
+import (
+	"errors"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// EventName says what happened. The names are stable: logs and alerts may rely on them.
+type EventName string
+
+// The events.
+const (
+	EventStarted          EventName = "started"
+	EventStopping         EventName = "stopping"
+	EventStopped          EventName = "stopped"
+	EventRebalanced       EventName = "rebalanced"           // Count = partitions assigned here now
+	EventAssigned         EventName = "assigned"             // Offset = where it begins
+	EventRevoked          EventName = "committed_on_revoke"  // handed over in a rebalance; Offset = committed, Took = the drain
+	EventReleased         EventName = "committed_on_stop"    // the same at a stop
+	EventLost             EventName = "lost"                 // another member may own it; nothing was committed
+	EventRenewed          EventName = "renewed"              // a new epoch of the same assignment, at another offset
+	EventSuspended        EventName = "suspended"            // the coordinator is silent: nothing starts, nothing is committed
+	EventResumed          EventName = "resumed"              //
+	EventSessionEnded     EventName = "session_ended"        // the client rejoins
+	EventLeaveFailed      EventName = "leave_failed"         //
+	EventCommitFailed     EventName = "commit_failed"        // Count = times in a row
+	EventRetryExhausted   EventName = "retry_exhausted"      // Count = attempts
+	EventDeadLettered     EventName = "dead_lettered"        // acknowledged
+	EventDeadLetterFailed EventName = "dead_letter_failed"   // the partition holds; Count = tries
+	EventDeadLetterCut    EventName = "dead_letter_cut"      // too large: written without key and value
+	EventSkipped          EventName = "skipped"              // settled without its work, by policy
+	EventHeld             EventName = "held"                 // the partition stops at this record
+	EventKeyHeld          EventName = "key_held"             // it waits because an earlier record of its key was dead-lettered
+	EventPaused           EventName = "paused"               // fetching stops for a reason that needs somebody
+	EventBreakerOpen      EventName = "breaker_open"         //
+	EventBreakerReset     EventName = "breaker_reset"        //
+	EventFetchFailed      EventName = "fetch_failed"         //
+	EventDataLoss         EventName = "data_loss"            // retention deleted Count records before they were read
+	EventTruncated        EventName = "log_truncated"        //
+	EventTopicRecreated   EventName = "topic_recreated"      // deleted and created again: consumed afresh
+	EventTopicDeleted     EventName = "topic_deleted"        //
+	EventPartitionsAdded  EventName = "partitions_added"     //
+	EventStartFailed      EventName = "start_offsets_failed" //
+	EventStartsLatest     EventName = "starts_latest"        // a warning
+	EventNoPartitions     EventName = "no_partitions"        // a warning
+	EventConfigWarning    EventName = "config_warning"       // a warning
+	EventStuck            EventName = "stuck"                // a handler runs longer than StuckAfter
+	EventUnstuck          EventName = "unstuck"              //
+	EventStalled          EventName = "stalled"              // backlog, but no progress for StalledAfter
+	EventOpenTransaction  EventName = "open_transaction"     // an undecided transaction holds the log's stable end back
+	EventFlushFailed      EventName = "flush_failed"         //
+	EventWorkers          EventName = "workers"              // the limit changed; Count = total
+)
+
+// Event is something that happened to the engine or to one of its partitions. Unused fields are zero; Partition is -1 where
+// the event is not about one.
+type Event struct {
+	Name      EventName
+	Topic     string
+	Partition int32
+	Offset    int64
+	Count     int64
+	Owner     Owner
+	Took      time.Duration
+	Err       error
+	Hint      string // what it means, and what to do
+}
+
+var eventLevels = map[EventName]zerolog.Level{
+	EventLost: zerolog.WarnLevel, EventSuspended: zerolog.WarnLevel, EventSessionEnded: zerolog.WarnLevel, EventLeaveFailed: zerolog.WarnLevel,
+	EventCommitFailed: zerolog.WarnLevel, EventRetryExhausted: zerolog.WarnLevel, EventDeadLettered: zerolog.WarnLevel,
+	EventDeadLetterFailed: zerolog.ErrorLevel, EventDeadLetterCut: zerolog.WarnLevel, EventSkipped: zerolog.WarnLevel, EventHeld: zerolog.ErrorLevel,
+	EventKeyHeld: zerolog.WarnLevel, EventPaused: zerolog.WarnLevel, EventBreakerOpen: zerolog.ErrorLevel, EventFetchFailed: zerolog.ErrorLevel,
+	EventDataLoss: zerolog.ErrorLevel, EventTruncated: zerolog.WarnLevel, EventTopicRecreated: zerolog.WarnLevel, EventTopicDeleted: zerolog.ErrorLevel,
+	EventStartFailed: zerolog.WarnLevel, EventStartsLatest: zerolog.WarnLevel, EventNoPartitions: zerolog.WarnLevel, EventConfigWarning: zerolog.WarnLevel,
+	EventStuck: zerolog.ErrorLevel, EventStalled: zerolog.ErrorLevel, EventOpenTransaction: zerolog.WarnLevel, EventFlushFailed: zerolog.WarnLevel,
+	EventPartitionsAdded: zerolog.WarnLevel, EventRebalanced: zerolog.DebugLevel,
+}
+
+// emit logs an event as one line, and tells OnEvent.
+func (e *Engine) emit(ev Event) {
+	level, ok := eventLevels[ev.Name]
+	if !ok {
+		level = zerolog.InfoLevel
+	}
+	e.counts.event(ev.Name)
+	if l := e.log.WithLevel(level); l != nil && level >= e.log.GetLevel() {
+		if ev.Topic != "" {
+			l.Str("topic", ev.Topic)
+		}
+		if ev.Topic != "" && ev.Partition >= 0 {
+			l.Int32("partition", ev.Partition).Int64("offset", ev.Offset)
+		}
+		if ev.Count != 0 {
+			l.Int64("count", ev.Count)
+		}
+		if ev.Owner.Sequence != 0 {
+			l.Str("member", ev.Owner.MemberID).Int32("generation", ev.Owner.Generation).Uint64("epoch", ev.Owner.Sequence)
+		}
+		if ev.Took != 0 {
+			l.Dur("took", ev.Took)
+		}
+		if ev.Err != nil {
+			l.Err(ev.Err)
+			var p *PanicError
+			if errors.As(ev.Err, &p) {
+				l.Bytes("stack", p.Stack)
+			}
+		}
+		if ev.Hint != "" {
+			l.Str("hint", ev.Hint)
+		}
+		l.Msg(string(ev.Name))
+	}
+	if e.cfg.OnEvent != nil {
+		e.eventMu.Lock()
+		defer e.eventMu.Unlock()
+		e.cfg.OnEvent(ev)
+	}
+}
+
+// once emits an event the first time only.
+func (e *Engine) once(key string, ev Event) {
+	e.mu.Lock()
+	seen := e.seen[key]
+	e.seen[key] = true
+	e.mu.Unlock()
+	if !seen {
+		e.emit(ev)
+	}
+}

@@ -1,0 +1,259 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/gaplesshq/gapless/tracker"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// fetchLoop polls, hands every partition's records to its lane without ever blocking, and lets a rebalance pass. It holds a
+// poll no longer than that: a poll in hand blocks the group.
+func (e *Engine) fetchLoop(ctx context.Context) {
+	var d delivery
+	for {
+		fs := e.cl.PollFetches(ctx)
+		if ctx.Err() == nil {
+			fs.EachPartition(func(p kgo.FetchTopicPartition) {
+				if p.Err != nil {
+					e.fetchError(p.Topic, p.Partition, p.Err)
+				}
+				e.deliver(&d, p.Topic, &p.FetchPartition)
+			})
+			e.flow()
+		}
+		e.cl.AllowRebalance() // a poll that returned an error counts, too
+		if ctx.Err() != nil || e.cl.Context().Err() != nil {
+			return
+		}
+	}
+}
+
+// recordPool gives the client slabs of records to decode into, and takes them back when every record of one is recycled.
+type recordPool struct{ pool sync.Pool }
+
+// GetRecords implements kgo.PoolRecords.
+func (p *recordPool) GetRecords(n int) []kgo.Record {
+	if v, ok := p.pool.Get().(*[]kgo.Record); ok && cap(*v) >= n {
+		return (*v)[:n]
+	}
+	return make([]kgo.Record, n)
+}
+
+// PutRecords implements kgo.PoolRecords.
+func (p *recordPool) PutRecords(recs []kgo.Record) { p.pool.Put(&recs) }
+
+// recordOverhead is what a record costs beside its key and value: its struct in the client's slab, and its place in the lane.
+const recordOverhead = 200
+
+// delivery is the fetch loop's scratch space.
+type delivery struct {
+	items   []item
+	offsets []int64
+}
+
+// deliver adds a partition's fetched records to its tracker and its lane.
+func (e *Engine) deliver(d *delivery, topic string, p *kgo.FetchPartition) {
+	if len(p.Records) == 0 {
+		return
+	}
+	ep := e.lookup(topic, p.Partition)
+	if ep == nil || !ep.is(phaseActive) {
+		recycleAll(p.Records) // fetched for an assignment that has ended: the next owner gets them
+		return
+	}
+	ep.hwm.Store(p.HighWatermark)
+	ep.lso.Store(p.LastStableOffset)
+	ep.logStart.Store(p.LogStartOffset)
+	now := time.Now()
+	ep.heard.Store(now.UnixNano())
+
+	if _, next := ep.tr.Next(); p.Records[0].Offset < next {
+		// The client went back: the log was truncated, or the position reset. What was delivered before belongs to a log that
+		// no longer is, so a new epoch begins (C4: within an epoch nothing goes backwards).
+		if ep = e.renew(ep, p.Records[0].Offset, -1, "rewound"); ep == nil {
+			recycleAll(p.Records)
+			return
+		}
+	} else if p.LogStartOffset > next && p.Records[0].Offset > next && !e.overtaken(ep, next, p) {
+		recycleAll(p.Records)
+		return
+	}
+	d.items = d.items[:0]
+	first, n := tracker.Seq(0), 0
+	var bytes int64
+	recs := p.Records
+	for len(recs) > 0 {
+		run, dense := leadingRun(recs)
+		if recs[0].Attrs.IsControl() {
+			seq, err := ep.tr.AddRange(recs[0].Offset, 1, recs[0].LeaderEpoch)
+			if err != nil {
+				e.impossible(ep, recs, err)
+				break
+			}
+			ep.tr.Done(seq) // a marker is no work, but the frontier may pass it: lag reaches 0 behind a trailing one
+			recs[0].Recycle()
+			recs = recs[1:]
+			continue
+		}
+		seq, err := d.add(ep.tr, recs[:run], dense)
+		if err != nil {
+			e.impossible(ep, recs, err)
+			break
+		}
+		if n == 0 {
+			first = seq
+		}
+		n = int(seq-first) + run
+		for i, r := range recs[:run] {
+			d.items = append(d.items, item{rec: r, seq: seq + tracker.Seq(i)})
+			bytes += int64(len(r.Key)+len(r.Value)) + recordOverhead
+		}
+		recs = recs[run:]
+	}
+	if len(d.items) == 0 {
+		if e.cfg.Commit.Each { // only markers: the frontier has moved nevertheless
+			e.wakeCommit()
+		}
+		return
+	}
+	ep.mu.Lock()
+	ep.slices = append(ep.slices, slice{first: first, n: n, bytes: bytes, at: now, timestamp: d.items[0].rec.Timestamp})
+	ep.bytes += bytes
+	ep.mu.Unlock()
+	ep.lane.Push(d.items)
+}
+
+// leadingRun is how many records from the first on have the same leader epoch and are no control records, and whether their
+// offsets are dense.
+func leadingRun(recs []*kgo.Record) (n int, dense bool) {
+	first := recs[0]
+	dense = true
+	for i, r := range recs {
+		if r.LeaderEpoch != first.LeaderEpoch || r.Attrs.IsControl() {
+			return i, dense
+		}
+		dense = dense && r.Offset == first.Offset+int64(i)
+	}
+	return len(recs), dense
+}
+
+func (d *delivery) add(tr *tracker.Tracker, recs []*kgo.Record, dense bool) (tracker.Seq, error) {
+	if dense {
+		return tr.AddRange(recs[0].Offset, len(recs), recs[0].LeaderEpoch)
+	}
+	d.offsets = d.offsets[:0]
+	for _, r := range recs {
+		d.offsets = append(d.offsets, r.Offset)
+	}
+	return tr.Add(d.offsets, recs[0].LeaderEpoch)
+}
+
+// impossible handles records that the tracker refuses. The span bound is guarded by a pause long before, so this is a bug or a
+// broker that breaks the protocol; going on could lose records, so the engine stops.
+func (e *Engine) impossible(ep *epoch, recs []*kgo.Record, err error) {
+	if errors.Is(err, tracker.ErrClosed) {
+		recycleAll(recs)
+		return
+	}
+	e.fail(fmt.Errorf("gapless: %s[%d]: records from offset %d on can't be tracked: %w", ep.topic, ep.partition, recs[0].Offset, err))
+	recycleAll(recs)
+}
+
+func recycleAll(recs []*kgo.Record) {
+	for _, r := range recs {
+		r.Recycle()
+	}
+}
+
+// overtaken handles records that retention deleted before they were read: the one true loss (C9). It says whether to go on
+// with what was fetched.
+func (e *Engine) overtaken(ep *epoch, next int64, p *kgo.FetchPartition) bool {
+	lost := min(p.LogStartOffset, p.Records[0].Offset) - next
+	ep.lostRecords.Add(lost)
+	e.counts.lost.Add(lost)
+	ev := Event{Name: EventDataLoss, Topic: ep.topic, Partition: ep.partition, Offset: next, Count: lost,
+		Hint: "retention deleted these records before the group read them"}
+	if e.cfg.OnDataLoss != DataLossStop {
+		ev.Hint += "; going on, as OnDataLoss says"
+		e.emit(ev)
+		return true
+	}
+	ev.Hint += "; the partition stops: restart with OnDataLoss earliest or latest to go on, and give topics more retention"
+	e.emit(ev)
+	e.stop(ep, stopDataLoss, nil)
+	return false
+}
+
+// fetchError sorts what the client could not heal by itself. A partition with an error that stays is paused: the client would
+// otherwise return it thousands of times a second.
+func (e *Engine) fetchError(topic string, partition int32, err error) {
+	var loss *kgo.ErrDataLoss
+	var session *kgo.ErrGroupSession
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, kgo.ErrClientClosed):
+		return
+	case errors.As(err, &session):
+		e.sessionError(session.Err)
+		return
+	case errors.As(err, &loss):
+		if ep := e.lookup(loss.Topic, loss.Partition); ep != nil {
+			e.emit(Event{Name: EventTruncated, Topic: loss.Topic, Partition: loss.Partition, Offset: loss.ResetTo, Count: loss.ConsumedTo - loss.ResetTo,
+				Hint: "the log was truncated (an unclean leader election); records from this offset on are consumed anew"})
+			e.renew(ep, loss.ResetTo, loss.ResetToEpoch, "truncated")
+		}
+		return
+	}
+	ep := e.lookup(topic, partition)
+	if ep == nil {
+		e.topicError(topic, err)
+		return
+	}
+	ep.mu.Lock()
+	ep.backoff = min(max(2*ep.backoff, time.Second), 30*time.Second)
+	ep.retryAt = time.Now().Add(ep.backoff)
+	ep.mu.Unlock()
+	e.emit(Event{Name: EventFetchFailed, Topic: topic, Partition: partition, Err: err, Hint: fetchHint(err)})
+	e.stop(ep, stopFetchError, err)
+}
+
+func fetchHint(err error) string {
+	switch {
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return "grant READ and DESCRIBE on the topic to this user; tried again with backoff"
+	case errors.Is(err, kerr.OffsetOutOfRange):
+		return "the position is outside of the log; tried again with backoff"
+	}
+	return "the partition is paused and tried again with backoff"
+}
+
+// topicError is an error for a topic as a whole, which has no partition here.
+func (e *Engine) topicError(topic string, err error) {
+	if kerr.IsRetriable(err) {
+		e.log.Debug().Str("topic", topic).Err(err).Msg("metadata")
+		return
+	}
+	e.once("topic:"+topic+err.Error(), Event{Name: EventFetchFailed, Topic: topic, Partition: -1, Err: err, Hint: fetchHint(err)})
+	e.health.set("topic "+topic, err)
+}
+
+// sessionError is an error that ended the group session; the client rejoins by itself.
+func (e *Engine) sessionError(err error) {
+	switch {
+	case errors.Is(err, kerr.FencedInstanceID), errors.Is(err, kerr.UnreleasedInstanceID):
+		e.fail(fmt.Errorf("gapless: instance id %q is used by another live member of group %q; give every member its own InstanceID: %w", e.cfg.InstanceID, e.cfg.Group, err))
+	case errors.Is(err, kerr.GroupAuthorizationFailed):
+		e.fail(fmt.Errorf("gapless: grant READ on group %q to this user: %w", e.cfg.Group, err))
+	case errors.Is(err, kerr.InconsistentGroupProtocol):
+		e.fail(fmt.Errorf("gapless: group %q uses another balancer or protocol than %q/%q; use the same in every member: %w", e.cfg.Group, e.cfg.Protocol, e.cfg.Balancer, err))
+	case errors.Is(err, kerr.InvalidSessionTimeout):
+		e.fail(fmt.Errorf("gapless: the broker refuses SessionTimeout %v (see its group.min/max.session.timeout.ms): %w", e.cfg.SessionTimeout, err))
+	default:
+		e.emit(Event{Name: EventSessionEnded, Err: err, Hint: "the client rejoins the group"})
+	}
+}

@@ -1,0 +1,293 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/gaplesshq/gapless/workers"
+)
+
+// workerState is what one worker needs at hand, so that a record costs no allocation.
+type workerState struct {
+	rec   Record
+	batch Batch
+	recs  []Record
+	_     [64]byte // no false sharing with the next worker's
+}
+
+// local returns the state of worker n.
+func (e *Engine) local(n int) *workerState {
+	if all := e.scratchP.Load(); all != nil && n < len(*all) {
+		return (*all)[n]
+	}
+	e.growMu.Lock()
+	defer e.growMu.Unlock()
+	for len(e.scratch) <= n {
+		e.scratch = append(e.scratch, &workerState{})
+	}
+	grown := e.scratch
+	e.scratchP.Store(&grown)
+	return e.scratch[n]
+}
+
+// handle is what a worker does with what it claimed: a record, or a batch.
+func (e *Engine) handle(t *workers.Task[item]) {
+	ep := t.Lane().Owner().(*epoch)
+	if ep.batch != nil {
+		e.handleBatch(t, ep)
+		return
+	}
+	w := e.local(t.Worker())
+	it := t.Item(0)
+	if it.st != nil && e.resumeStage(t, 0, ep, it) {
+		return
+	}
+	if e.cfg.DeadLetter.AfterKey != KeyContinues && e.bySpoiltKey(t, 0, ep, it) {
+		return
+	}
+	r := &w.rec
+	r.Record, r.ep, r.Attempt, r.outs = it.rec, ep, it.st.attempt(), nil
+	ctx := ep.ctx.Load()
+	err := e.call(ctx, ep, r)
+	outs := r.outs
+	r.Record, r.outs = nil, nil
+	if ep.is(phaseClosed) { // C3: its outcome is up to the next owner
+		e.counts.stale.Add(1)
+		return
+	}
+	if err == nil && len(outs) == 0 {
+		e.settle(ep, it, settledHandled)
+		return
+	}
+	if err == nil {
+		e.produceOutputs(t, 0, ep, it, outs)
+		return
+	}
+	e.failed(ctx, t, 0, ep, it, err)
+}
+
+var errGoexit = errors.New("gapless: a handler ended its goroutine (runtime.Goexit, or testing's FailNow); return an error instead")
+
+// call runs the handler on one record.
+func (e *Engine) call(ctx context.Context, ep *epoch, r *Record) (err error) {
+	returned := false
+	defer func() {
+		if p := recover(); p != nil {
+			err = &PanicError{Value: p, Stack: debug.Stack()}
+		} else if !returned {
+			e.fail(errGoexit) // nobody would settle the record, and nobody would know
+		}
+	}()
+	if e.cfg.HandlerTimeout > 0 {
+		c, cancel := context.WithTimeoutCause(ctx, e.cfg.HandlerTimeout, fmt.Errorf("gapless: the handler ran longer than HandlerTimeout (%v)", e.cfg.HandlerTimeout))
+		defer cancel()
+		ctx = c
+	}
+	err = ep.single.Handle(ctx, r)
+	returned = true
+	return err
+}
+
+func (e *Engine) handleBatch(t *workers.Task[item], ep *epoch) {
+	w := e.local(t.Worker())
+	n := t.Len()
+	b := &w.batch
+	b.Topic, b.Partition = ep.topic, ep.partition
+	if cap(w.recs) < n {
+		w.recs = make([]Record, n)
+	}
+	w.recs = w.recs[:n]
+	b.Records, b.errs = b.Records[:0], append(b.errs[:0], make([]error, n)...)
+	// Records that were parked for their outputs or their dead letter go on where they were; only the rest is handled.
+	idx := make([]int, 0, n)
+	for i := range n {
+		it := t.Item(i)
+		if it.st != nil && e.resumeStage(t, i, ep, it) {
+			continue
+		}
+		if e.cfg.DeadLetter.AfterKey != KeyContinues && e.bySpoiltKey(t, i, ep, it) {
+			continue
+		}
+		r := &w.recs[len(idx)]
+		*r = Record{Record: it.rec, ep: ep, Attempt: it.st.attempt()}
+		b.Records = append(b.Records, r)
+		idx = append(idx, i)
+	}
+	if len(idx) == 0 {
+		return
+	}
+	b.errs = b.errs[:len(idx)]
+	ctx := ep.ctx.Load()
+	err := e.callBatch(ctx, ep, b)
+	if ep.is(phaseClosed) { // C3: its outcome is up to the next owner
+		e.counts.stale.Add(int64(len(idx)))
+		clear(w.recs)
+		return
+	}
+	for j, i := range idx {
+		it := t.Item(i)
+		rerr := b.errs[j]
+		if rerr == nil {
+			rerr = err
+		}
+		outs := w.recs[j].outs
+		w.recs[j] = Record{}
+		switch {
+		case rerr != nil:
+			e.failed(ctx, t, i, ep, it, rerr)
+			if e.cfg.Order == OrderPartition { // the first failure ends the batch
+				if i+1 < n {
+					t.Return(i + 1)
+				}
+				return
+			}
+		case len(outs) > 0:
+			e.produceOutputs(t, i, ep, it, outs)
+		default:
+			e.settle(ep, it, settledHandled)
+		}
+	}
+}
+
+func (e *Engine) callBatch(ctx context.Context, ep *epoch, b *Batch) (err error) {
+	returned := false
+	defer func() {
+		if p := recover(); p != nil {
+			err = &PanicError{Value: p, Stack: debug.Stack()}
+		} else if !returned {
+			e.fail(errGoexit) // nobody would settle the record, and nobody would know
+		}
+	}()
+	if e.cfg.HandlerTimeout > 0 {
+		c, cancel := context.WithTimeoutCause(ctx, e.cfg.HandlerTimeout, fmt.Errorf("gapless: the batch handler ran longer than HandlerTimeout (%v)", e.cfg.HandlerTimeout))
+		defer cancel()
+		ctx = c
+	}
+	err = ep.batch.HandleBatch(ctx, b)
+	returned = true
+	return err
+}
+
+// turn hears from a worker after each chunk: two clock reads serve up to 64 records.
+func (e *Engine) turn(worker int, l *workers.Lane[item], n int, elapsed time.Duration) {
+	ep := l.Owner().(*epoch)
+	ep.handled.Add(int64(n))
+	e.lat.observe(worker, n, elapsed)
+	if e.cfg.Commit.Records > 0 {
+		e.countTowardsCommit(int64(n))
+	}
+	// A lane that is held up by its bytes or its span drains without passing the pool's low mark.
+	if ep.isStopped() {
+		e.wakeFlow()
+	}
+}
+
+// settled says how a record came to its end.
+type settled uint8
+
+const (
+	settledHandled settled = iota
+	settledDeadLettered
+	settledSkipped
+)
+
+// settle is the one place where a record is completed (design section 3): its handler returned nil and its outputs are
+// acknowledged, or its dead letter is, or a policy skipped it. The completion of a dead epoch changes nothing but a
+// counter.
+func (e *Engine) settle(ep *epoch, it *item, how settled) {
+	if !ep.tr.Done(it.seq) {
+		e.counts.stale.Add(1)
+		return
+	}
+	switch how {
+	case settledDeadLettered:
+		e.counts.deadLettered.Add(1)
+	case settledSkipped:
+		e.counts.skipped.Add(1)
+	}
+	if e.cfg.Commit.Each {
+		e.wakeCommit()
+	}
+}
+
+func (e *Engine) countTowardsCommit(n int64) {
+	if e.counts.sinceCommit.Add(n) >= int64(e.cfg.Commit.Records) {
+		e.counts.sinceCommit.Store(0)
+		e.wakeCommit()
+	}
+}
+
+// failed decides what becomes of a record whose attempt failed. ctx is what the attempt ran under, its own timeout aside.
+func (e *Engine) failed(ctx context.Context, t *workers.Task[item], i int, ep *epoch, it *item, err error) {
+	st := it.st
+	if st == nil {
+		st = &retryState{ep: ep, seq: it.seq, firstFailed: time.Now()}
+	}
+	st.attempts++
+	st.lastErr = err
+	e.counts.failures.Add(1)
+	ep.failures.Add(1)
+	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
+		// The engine ended the attempt (drain, loss, suspension), so it is not the record's fault and does not count. The record
+		// stays unsettled; if the epoch lives on (a suspension that ends) it is tried again.
+		st.attempts--
+		e.park(t, i, ep, it, st, stageRetry, 0)
+		return
+	}
+	if e.cfg.Retry.Classify != nil {
+		err = e.cfg.Retry.Classify(err)
+		if err == nil {
+			err = st.lastErr
+		}
+	}
+	verdict, wait := steerOf(err)
+	switch {
+	case verdict == verdictSkip:
+		e.emit(Event{Name: EventSkipped, Topic: ep.topic, Partition: ep.partition, Offset: it.rec.Offset, Err: err, Count: int64(st.attempts)})
+		e.settle(ep, it, settledSkipped)
+	case verdict == verdictEnd:
+		offset := it.rec.Offset
+		e.park(t, i, ep, it, st, stageHeld, 0)
+		e.fail(fmt.Errorf("gapless: %s[%d]@%d: the handler ended the engine: %w", ep.topic, ep.partition, offset, err))
+	case verdict == verdictHold:
+		e.holdPartition(t, i, ep, it, st, err)
+	case verdict == verdictRetry && st.attempts < e.cfg.Retry.Attempts:
+		if wait > 0 {
+			wait = min(wait, e.cfg.Retry.MaxRetryAfter)
+		} else {
+			wait = e.cfg.Retry.delay(st.attempts)
+		}
+		e.counts.retries.Add(1)
+		e.log.Debug().Str("topic", ep.topic).Int32("partition", ep.partition).Int64("offset", it.rec.Offset).Int("attempt", st.attempts).Dur("wait", wait).Err(err).Msg("retry")
+		e.park(t, i, ep, it, st, stageRetry, wait)
+	default:
+		e.giveUp(t, i, ep, it, st, err)
+	}
+}
+
+// giveUp does what DeadLetter.GiveUp says with a record whose attempts are spent.
+func (e *Engine) giveUp(t *workers.Task[item], i int, ep *epoch, it *item, st *retryState, err error) {
+	e.emit(Event{Name: EventRetryExhausted, Topic: ep.topic, Partition: ep.partition, Offset: it.rec.Offset, Err: err, Count: int64(st.attempts)})
+	switch e.cfg.DeadLetter.GiveUp {
+	case GiveUpSkip:
+		e.emit(Event{Name: EventSkipped, Topic: ep.topic, Partition: ep.partition, Offset: it.rec.Offset, Err: err, Count: int64(st.attempts)})
+		e.settle(ep, it, settledSkipped)
+	case GiveUpHold:
+		e.holdPartition(t, i, ep, it, st, err)
+	default:
+		e.rememberKey(ep, it)
+		e.park(t, i, ep, it, st, stageDeadLetter, 0)
+	}
+}
+
+// holdPartition stops the partition at this record.
+func (e *Engine) holdPartition(t *workers.Task[item], i int, ep *epoch, it *item, st *retryState, err error) {
+	offset := it.rec.Offset
+	e.park(t, i, ep, it, st, stageHeld, 0)
+	e.stop(ep, stopHold, err)
+	e.emit(Event{Name: EventHeld, Topic: ep.topic, Partition: ep.partition, Offset: offset, Err: err,
+		Hint: "nothing of the partition starts until Engine.Unhold or a restart"})
+}

@@ -1,0 +1,74 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Record is a Kafka record on its way through a handler. It is the worker's own: it and all that it points to are valid until
+// the handler returns. Clone to keep it longer.
+type Record struct {
+	*kgo.Record
+	// Attempt counts from 1.
+	Attempt int
+
+	ep   *epoch
+	outs []*kgo.Record
+}
+
+// Owner identifies the assignment under which a record is handled. Sequence rises with every assignment in this process, and
+// Generation with every rebalance of the group: an external system can use the pair (Generation, Sequence) as a fencing value
+// against an earlier owner that was paused and still writes.
+type Owner struct {
+	MemberID   string `json:"member_id"`
+	Generation int32  `json:"generation"`
+	Sequence   uint64 `json:"sequence"`
+}
+
+// Owner says under which assignment this record is handled.
+func (r *Record) Owner() Owner {
+	if r.ep == nil {
+		return Owner{}
+	}
+	return r.ep.owner
+}
+
+// Emit adds an output: once the handler has returned nil, it is produced, and the record is settled only when it is
+// acknowledged. The outputs of an attempt that fails are dropped. An output that can't be written counts as a failure of the
+// attempt. The engine owns out from then on.
+func (r *Record) Emit(out *kgo.Record) { r.outs = append(r.outs, out) }
+
+// Clone is a copy that stays valid after the handler has returned, and that pins nothing of the fetch it came in. Outputs can
+// not be emitted through it.
+func (r *Record) Clone() *Record {
+	return &Record{Record: cloneRecord(r.Record), Attempt: r.Attempt, ep: r.ep}
+}
+
+// cloneRecord copies what a record holds into memory of its own. One kept record would otherwise pin its whole fetch.
+func cloneRecord(r *kgo.Record) *kgo.Record {
+	c := *r
+	c.Context = nil // it ties the original to its pool
+	buf := make([]byte, 0, len(r.Key)+len(r.Value))
+	c.Key, buf = own(r.Key, buf)
+	c.Value, _ = own(r.Value, buf)
+	c.Headers = nil
+	if len(r.Headers) > 0 {
+		c.Headers = make([]kgo.RecordHeader, len(r.Headers))
+		for i, h := range r.Headers {
+			c.Headers[i] = kgo.RecordHeader{Key: strings.Clone(h.Key), Value: slices.Clone(h.Value)}
+		}
+	}
+	return &c
+}
+
+// own copies b to the end of buf; nil stays nil, and empty stays empty.
+func own(b, buf []byte) (copied, rest []byte) {
+	if b == nil {
+		return nil, buf
+	}
+	n := len(buf)
+	buf = append(buf, b...)
+	return buf[n:len(buf):len(buf)], buf
+}

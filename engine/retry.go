@@ -1,0 +1,193 @@
+package engine
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/gaplesshq/gapless/tracker"
+	"github.com/gaplesshq/gapless/workers"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// stage is what a parked record waits for.
+type stage uint8
+
+const (
+	stageRetry      stage = iota // its next attempt
+	stageOutputs                 // its outputs' acknowledgements
+	stageDeadLetter              // its dead letter's acknowledgement
+	stageHeld                    // an operator
+)
+
+// retryState is what is known of a record beyond its first, successful attempt. It belongs to whoever works on the record: the
+// worker that has it in hand, or the callback that its stage waits for. Fields under mu are shared with a drain.
+type retryState struct {
+	ep          *epoch
+	seq         tracker.Seq
+	attempts    int // that have failed
+	lastErr     error
+	firstFailed time.Time
+	rec         *kgo.Record // its own copy, while parked
+	dlqTries    int
+
+	mu       sync.Mutex
+	stage    stage
+	ticket   workers.Ticket
+	timer    *time.Timer
+	pending  int // outputs that have not been acknowledged
+	outErr   error
+	writing  bool // its dead letter is being written
+	admitted bool // the breaker let its dead letter pass
+	omit     bool // the dead letter goes without key and value
+	gone     bool // given up, or resumed: a timer or an acknowledgement that comes late does nothing
+}
+
+// attempt is the number of the attempt that begins now.
+func (st *retryState) attempt() int {
+	if st == nil {
+		return 1
+	}
+	return st.attempts + 1
+}
+
+// acking says whether the record's work is done but for an acknowledgement: a drain waits for that.
+func (st *retryState) acking() bool { return st.stage == stageOutputs || st.stage == stageDeadLetter }
+
+// underway says whether that acknowledgement is on its way: a dead letter may also wait for its next try, or for a breaker.
+func (st *retryState) underway() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.stage == stageOutputs || st.stage == stageDeadLetter && st.writing
+}
+
+// delay is the time before the next attempt after n failed ones.
+func (r *Retry) delay(n int) time.Duration {
+	d := r.Base
+	for i := 1; i < n && d < r.Max; i++ {
+		d *= 2
+	}
+	d = min(d, r.Max)
+	if r.Jitter > 0 {
+		d -= time.Duration(rand.Float64() * r.Jitter * float64(d))
+	}
+	return max(d, 1)
+}
+
+// park takes a record off its worker. It keeps its place in the tracker and its key, and gets memory of its own: one kept
+// record would pin its whole fetch.
+func (e *Engine) park(t *workers.Task[item], i int, ep *epoch, it *item, st *retryState, what stage, wait time.Duration) {
+	old := it.rec
+	if old.Context != nil || st.rec == nil {
+		st.rec = cloneRecord(old)
+	}
+	st.stage = what
+	keep := item{rec: st.rec, seq: it.seq, st: st}
+	st.mu.Lock()
+	st.gone = false
+	st.ticket = t.Hold(i, keep)
+	st.mu.Unlock()
+	if old != st.rec {
+		old.Recycle()
+	}
+	if !ep.hold(st) {
+		e.letGo(st)
+		return
+	}
+	switch what {
+	case stageRetry:
+		e.later(st, wait)
+	case stageDeadLetter:
+		e.writeDeadLetter(st)
+	}
+}
+
+// later resumes a parked record after a time.
+func (e *Engine) later(st *retryState, wait time.Duration) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.gone {
+		return
+	}
+	st.timer = time.AfterFunc(wait, func() { e.unpark(st) })
+}
+
+// unpark lets a parked record run again.
+func (e *Engine) unpark(st *retryState) {
+	st.mu.Lock()
+	if st.gone {
+		st.mu.Unlock()
+		return
+	}
+	st.gone = true
+	ticket := st.ticket
+	st.mu.Unlock()
+	st.ep.unhold(st)
+	e.pool.Resume(ticket)
+}
+
+// complete settles a parked record and frees its key.
+func (e *Engine) complete(st *retryState, how settled) {
+	st.mu.Lock()
+	if st.gone {
+		st.mu.Unlock()
+		return
+	}
+	st.gone = true
+	ticket := st.ticket
+	st.mu.Unlock()
+	st.ep.unhold(st)
+	e.settle(st.ep, &item{rec: st.rec, seq: st.seq, st: st}, how)
+	e.pool.Finish(ticket)
+}
+
+// letGo gives a parked record up, unsettled: it is delivered again, here or elsewhere.
+func (e *Engine) letGo(st *retryState) {
+	st.mu.Lock()
+	if st.gone {
+		st.mu.Unlock()
+		return
+	}
+	st.gone = true
+	if st.timer != nil {
+		st.timer.Stop()
+	}
+	ticket := st.ticket
+	st.mu.Unlock()
+	st.ep.unhold(st)
+	e.pool.Finish(ticket)
+}
+
+// giveUpParked lets go of what waits for a retry or an operator, and, once the epoch is closed, also of what waits for an
+// acknowledgement: a drain waits for outputs, not for parked work (C8).
+func (e *Engine) giveUpParked(ep *epoch) {
+	closed := ep.is(phaseClosed)
+	ep.mu.Lock()
+	var waiting []*retryState
+	for st := range ep.held {
+		if closed || !st.underway() {
+			waiting = append(waiting, st)
+		}
+	}
+	ep.mu.Unlock()
+	for _, st := range waiting {
+		e.letGo(st)
+	}
+}
+
+// resumeStage goes on with a record that was parked for something else than its next attempt. It says whether it did.
+func (e *Engine) resumeStage(t *workers.Task[item], i int, ep *epoch, it *item) bool {
+	switch it.st.stage {
+	case stageOutputs: // they could not be written: the attempt failed
+		err := it.st.outErr
+		it.st.outErr = nil
+		e.failed(context.Background(), t, i, ep, it, err)
+		return true
+	case stageHeld: // an operator lets it try again, with all its attempts
+		it.st.attempts = 0
+		it.st.stage = stageRetry
+		return false
+	}
+	return false
+}

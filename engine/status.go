@@ -1,0 +1,257 @@
+package engine
+
+import (
+	"encoding/json"
+	"sort"
+	"time"
+
+	"github.com/gaplesshq/gapless/tracker"
+	"github.com/gaplesshq/gapless/workers"
+)
+
+// Status is a snapshot of the engine. Taking one costs the hot path nothing.
+type Status struct {
+	Group      string            `json:"group"`
+	MemberID   string            `json:"member_id"`
+	Generation int32             `json:"generation"`
+	Ready      bool              `json:"ready"`
+	Healthy    bool              `json:"healthy"`
+	Suspended  bool              `json:"suspended"`
+	Problems   map[string]string `json:"problems,omitempty"` // by subject: what makes it unhealthy
+	Workers    WorkersStatus     `json:"workers"`
+	Counts     Counts            `json:"counts"`
+	Partitions []PartitionStatus `json:"partitions"`
+}
+
+// WorkersStatus is how busy the workers are.
+type WorkersStatus struct {
+	Limit             int `json:"limit"`
+	LimitPerPartition int `json:"limit_per_partition"`
+	Running           int `json:"running"`
+	Peak              int `json:"peak"`
+}
+
+// Counts are counters since the start.
+type Counts struct {
+	Handled            int64               `json:"handled"`  // attempts that succeeded
+	Failures           int64               `json:"failures"` // attempts that failed
+	Retries            int64               `json:"retries"`  // attempts that were scheduled anew
+	DeadLettered       int64               `json:"dead_lettered"`
+	DeadLetterFailures int64               `json:"dead_letter_failures"` // writes that failed
+	Skipped            int64               `json:"skipped"`
+	StaleCompletions   int64               `json:"stale_completions"` // of epochs that had ended
+	Lost               int64               `json:"lost"`              // records that retention deleted before they were read
+	Commits            int64               `json:"commits"`
+	CommitErrors       int64               `json:"commit_errors"`
+	CommitSeconds      float64             `json:"commit_seconds"`
+	LostEpochs         int64               `json:"lost_epochs"`
+	Suspensions        int64               `json:"suspensions"`
+	Events             map[EventName]int64 `json:"events"`
+}
+
+// PartitionStatus is the state of one partition that is assigned here. Offsets are -1 where they are not known.
+type PartitionStatus struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Epoch     Owner  `json:"epoch"`
+	Phase     string `json:"phase"` // starting, active, draining
+
+	Position  int64 `json:"position"`  // next to be fetched
+	Frontier  int64 `json:"frontier"`  // everything delivered before it is settled
+	Committed int64 `json:"committed"` // acknowledged by the broker
+	LogStart  int64 `json:"log_start"`
+	LogEnd    int64 `json:"log_end"`    // high watermark
+	StableEnd int64 `json:"stable_end"` // last stable offset; equal to LogEnd where transactions are not looked at
+	// Lag is LogEnd - Committed, as Kafka's own tools count.
+	Lag int64 `json:"lag"`
+	// LagSeconds is the age of the record at the frontier by its timestamp; 0 = no lag, -1 = it has not been fetched yet.
+	LagSeconds float64 `json:"lag_seconds"`
+
+	Waiting  int   `json:"waiting"`   // not started, and behind their key
+	InFlight int   `json:"in_flight"` // in handlers
+	Parked   int   `json:"parked"`    // waiting for a retry, outputs or a dead letter
+	Bytes    int64 `json:"bytes"`     // memory that its records pin
+	Lost     int64 `json:"lost"`
+
+	// Oldest is the record at the frontier, where one is unfinished.
+	Oldest *OldestRecord `json:"oldest,omitempty"`
+	// BusiestKey is the key that most records wait for, where any do.
+	BusiestKey        string   `json:"busiest_key,omitempty"`
+	BusiestKeyWaiting int      `json:"busiest_key_waiting,omitempty"`
+	Paused            []string `json:"paused,omitempty"` // why fetching is paused
+	Error             string   `json:"error,omitempty"`
+	CommitError       string   `json:"commit_error,omitempty"`
+}
+
+// OldestRecord is the unfinished record that holds the frontier.
+type OldestRecord struct {
+	Offset   int64         `json:"offset"`
+	Age      time.Duration `json:"age_ns"` // since it was delivered here
+	Attempts int           `json:"attempts"`
+	Key      string        `json:"key,omitempty"`
+	State    string        `json:"state"` // waiting, running, retrying, outputs, dead-letter, held
+	Error    string        `json:"error,omitempty"`
+}
+
+var phaseNames = [...]string{"starting", "active", "draining", "closed"}
+
+// Status takes a snapshot.
+func (e *Engine) Status() Status {
+	s := Status{Group: e.cfg.Group, Problems: map[string]string{}, Suspended: e.clock.suspended.Load()}
+	s.Ready = isClosed(e.ready) && !isClosed(e.done)
+	e.health.mu.Lock()
+	for subject, err := range e.health.ill {
+		s.Problems[subject] = err.Error()
+	}
+	e.health.mu.Unlock()
+	if s.Suspended {
+		s.Problems["group"] = errSuspended.Error()
+	}
+	if s.Ready {
+		s.MemberID, s.Generation = e.cl.GroupMetadata()
+	}
+	p := e.pool.Stats()
+	s.Workers = WorkersStatus{Limit: int(e.workers.Load()), LimitPerPartition: int(e.workersPer.Load()), Running: p.Running, Peak: p.Peak}
+	running := map[stuckRecord]bool{}
+	e.pool.EachRunning(func(l *workers.Lane[item], it *item, _ time.Duration) {
+		running[stuckRecord{l.Owner().(*epoch), it.seq}] = true
+	})
+	s.Counts = e.countsNow()
+	now := time.Now()
+	for _, ep := range e.allEpochs() {
+		e.account(ep) // an idle partition has no fetch that would do it
+		ps := ep.status(now, running)
+		for _, why := range ps.Paused {
+			if why == "hold" || why == "data_loss" || why == "fetch_error" || why == "dead_letter_keys" {
+				s.Problems["paused "+ep.topic+" "+why] = why + " " + ps.Error
+			}
+		}
+		s.Partitions = append(s.Partitions, ps)
+	}
+	sort.Slice(s.Partitions, func(i, j int) bool {
+		a, b := &s.Partitions[i], &s.Partitions[j]
+		return a.Topic < b.Topic || a.Topic == b.Topic && a.Partition < b.Partition
+	})
+	s.Healthy = len(s.Problems) == 0
+	return s
+}
+
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
+	}
+}
+
+func (e *Engine) countsNow() Counts {
+	c := &e.counts
+	handled := c.handledBefore.Load()
+	for _, ep := range e.allEpochs() {
+		handled += ep.handled.Load()
+	}
+	out := Counts{
+		Failures: c.failures.Load(), Retries: c.retries.Load(), DeadLettered: c.deadLettered.Load(),
+		DeadLetterFailures: c.deadLetterFailures.Load(), Skipped: c.skipped.Load(), StaleCompletions: c.stale.Load(), Lost: c.lost.Load(),
+		Commits: c.commits.Load(), CommitErrors: c.commitErrors.Load(), CommitSeconds: float64(c.commitNanos.Load()) / 1e9,
+		LostEpochs: c.lostEpochs.Load(), Suspensions: c.suspensions.Load(), Events: map[EventName]int64{},
+	}
+	out.Handled = max(handled-out.Failures, 0)
+	c.mu.Lock()
+	for n, v := range c.events {
+		out.Events[n] = v
+	}
+	c.mu.Unlock()
+	return out
+}
+
+func (ep *epoch) status(now time.Time, running map[stuckRecord]bool) PartitionStatus {
+	s := PartitionStatus{
+		Topic: ep.topic, Partition: ep.partition, Epoch: ep.owner, Phase: phaseNames[ep.phase.Load()],
+		Position: -1, Frontier: -1, LogStart: ep.logStart.Load(), LogEnd: ep.hwm.Load(), StableEnd: ep.lso.Load(),
+		Lost: ep.lostRecords.Load(), LagSeconds: -1,
+	}
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	s.Committed, s.Bytes = ep.acked, ep.bytes
+	s.Paused = ep.stops.strings()
+	if ep.stopErr != nil {
+		s.Error = ep.stopErr.Error()
+	}
+	if ep.commitErr != nil {
+		s.CommitError = ep.commitErr.Error()
+	}
+	if ep.tr == nil || ep.lane == nil {
+		return s
+	}
+	s.Waiting, s.InFlight, s.Parked = ep.lane.Len()
+	s.Frontier, _ = ep.tr.Frontier()
+	_, s.Position = ep.tr.Next()
+	s.LogEnd = max(s.LogEnd, s.Position)
+	if s.StableEnd < 0 {
+		s.StableEnd = s.LogEnd
+	}
+	if s.Committed >= 0 {
+		s.Lag = max(s.LogEnd-s.Committed, 0)
+	} else {
+		s.Lag = max(s.LogEnd-s.Frontier, 0)
+	}
+	if s.LogEnd <= s.Frontier {
+		s.LagSeconds = 0
+	}
+	ep.lane.BusyKeys(1, func(key []byte, waiting int) { s.BusiestKey, s.BusiestKeyWaiting = string(key), waiting })
+	seq, offset, ok := ep.tr.Oldest()
+	if !ok {
+		return s
+	}
+	s.Oldest = &OldestRecord{Offset: offset, State: "waiting"}
+	if i := ep.sliceOf(seq); i >= 0 {
+		s.Oldest.Age = now.Sub(ep.slices[i].at)
+		s.LagSeconds = max(now.Sub(ep.slices[i].timestamp).Seconds(), 0)
+	}
+	if running[stuckRecord{ep, seq}] {
+		s.Oldest.State = "running"
+	}
+	ep.describeOldest(s.Oldest, seq)
+	return s
+}
+
+// describeOldest adds what is known of a parked record. ep.mu is held.
+func (ep *epoch) describeOldest(o *OldestRecord, seq tracker.Seq) {
+	for st := range ep.held {
+		if st.seq != seq {
+			continue
+		}
+		o.State = [...]string{"retrying", "outputs", "dead-letter", "held"}[st.stage]
+		o.Attempts = st.attempts
+		o.Key = string(st.rec.Key)
+		if st.lastErr != nil {
+			o.Error = st.lastErr.Error()
+		}
+	}
+}
+
+// Healthy says whether anything speaks against the engine being well, and what. A member without partitions is healthy.
+func (e *Engine) Healthy() (ok bool, problems map[string]string) {
+	s := e.Status()
+	return s.Healthy, s.Problems
+}
+
+// Latency is the histogram of handler times so far: counts by LatencyBounds (one more above the last), and their sum.
+func (e *Engine) Latency() (buckets []int64, sum time.Duration) {
+	buckets = make([]int64, len(e.lat.buckets))
+	for i := range e.lat.buckets {
+		buckets[i] = e.lat.buckets[i].Load()
+	}
+	return buckets, time.Duration(e.lat.nanos.Load())
+}
+
+// String is the snapshot as JSON.
+func (s Status) String() string {
+	b, err := json.Marshal(s)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}

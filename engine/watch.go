@@ -1,0 +1,197 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/gaplesshq/gapless/tracker"
+	"github.com/gaplesshq/gapless/workers"
+)
+
+var errBreaker = errors.New("the breaker is open: too large a share of the topic's records was dead-lettered")
+
+// watchTick is how often the watchdog looks.
+const watchTick = time.Second
+
+// stuckRecord identifies a running record.
+type stuckRecord struct {
+	ep  *epoch
+	seq tracker.Seq
+}
+
+// watchdog remembers what it has reported, so that a state is one event and not one a tick (C9).
+type watchdog struct {
+	stuck   map[stuckRecord]int64
+	stalled map[*epoch]bool
+	seen    map[*epoch]progress
+	alone   time.Time // since when nothing is assigned here
+}
+
+// progress is what must change for a partition not to be stalled.
+type progress struct {
+	frontier, handled, next int64
+	at                      time.Time
+}
+
+func (e *Engine) watchLoop(ctx context.Context) {
+	w := watchdog{stuck: map[stuckRecord]int64{}, stalled: map[*epoch]bool{}, seen: map[*epoch]progress{}}
+	tick := time.NewTicker(watchTick)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := time.Now()
+		eps := e.allEpochs()
+		w.lookForStuck(e)
+		w.lookForStalled(e, eps, now)
+		w.lookForFailingCommits(e, eps, now)
+		w.lookForIdle(e, eps, now)
+		e.buryZombies()
+	}
+}
+
+func (w *watchdog) lookForStuck(e *Engine) {
+	running := map[stuckRecord]bool{}
+	var fresh []Event
+	e.pool.EachRunning(func(l *workers.Lane[item], it *item, since time.Duration) { // under the lane's lock: only look
+		if since < e.cfg.StuckAfter {
+			return
+		}
+		ep := l.Owner().(*epoch)
+		r := stuckRecord{ep, it.seq}
+		running[r] = true
+		if _, known := w.stuck[r]; known {
+			return
+		}
+		w.stuck[r] = it.rec.Offset
+		fresh = append(fresh, Event{Name: EventStuck, Topic: ep.topic, Partition: ep.partition, Offset: it.rec.Offset, Took: since, Count: int64(it.st.attempt()),
+			Hint: "the handler has not returned; its offset is not committed, its key waits, other keys go on"})
+	})
+	for _, ev := range fresh {
+		e.emit(ev)
+		e.health.set(stuckSubject(ev.Topic, ev.Partition, ev.Offset), errors.New("the handler has not returned"))
+	}
+	for r, offset := range w.stuck {
+		if !running[r] {
+			delete(w.stuck, r)
+			e.emit(Event{Name: EventUnstuck, Topic: r.ep.topic, Partition: r.ep.partition, Offset: offset})
+			e.health.set(stuckSubject(r.ep.topic, r.ep.partition, offset), nil)
+		}
+	}
+}
+
+func stuckSubject(topic string, partition int32, offset int64) string {
+	return fmt.Sprintf("stuck %s[%d]@%d", topic, partition, offset)
+}
+
+func (w *watchdog) lookForStalled(e *Engine, eps []*epoch, now time.Time) {
+	live := map[*epoch]bool{}
+	for _, ep := range eps {
+		if !ep.is(phaseActive) {
+			continue
+		}
+		live[ep] = true
+		frontier, _ := ep.frontier()
+		_, next := ep.tr.Next()
+		p := progress{frontier: frontier, handled: ep.handled.Load(), next: next, at: now}
+		was, known := w.seen[ep]
+		backlog := max(ep.hwm.Load(), ep.lso.Load()) - frontier
+		if !known || was.frontier != p.frontier || was.handled != p.handled || was.next != p.next || backlog <= 0 {
+			w.seen[ep] = p
+			if w.stalled[ep] {
+				delete(w.stalled, ep)
+				e.health.set(fmt.Sprintf("stalled %s[%d]", ep.topic, ep.partition), nil)
+			}
+			continue
+		}
+		if now.Sub(was.at) < e.cfg.StalledAfter || w.stalled[ep] {
+			continue
+		}
+		w.stalled[ep] = true
+		ev := Event{Name: EventStalled, Topic: ep.topic, Partition: ep.partition, Offset: frontier, Count: backlog, Took: now.Sub(was.at)}
+		ev.Name, ev.Hint = e.whyStalled(ep, next)
+		e.emit(ev)
+		e.health.set(fmt.Sprintf("stalled %s[%d]", ep.topic, ep.partition), errors.New(ev.Hint))
+	}
+	for ep := range w.seen {
+		if !live[ep] {
+			delete(w.seen, ep)
+			if w.stalled[ep] {
+				delete(w.stalled, ep)
+				e.health.set(fmt.Sprintf("stalled %s[%d]", ep.topic, ep.partition), nil)
+			}
+		}
+	}
+}
+
+// whyStalled tells apart what makes a partition stand still with backlog.
+func (e *Engine) whyStalled(ep *epoch, next int64) (EventName, string) {
+	waiting, running, held := ep.lane.Len()
+	ep.mu.Lock()
+	stops := ep.stops
+	ep.mu.Unlock()
+	lso, hwm := ep.lso.Load(), ep.hwm.Load()
+	switch {
+	case running > 0:
+		return EventStalled, "every running handler has not returned"
+	case held > 0:
+		return EventStalled, "its records wait for a retry, an acknowledgement or an operator"
+	case stops != 0:
+		return EventStalled, fmt.Sprintf("it is paused: %v", stops.strings())
+	case waiting > 0:
+		return EventStalled, "records wait, and none runs: no worker is free"
+	case lso >= 0 && lso < hwm && next >= lso:
+		return EventOpenTransaction, "a transaction in the topic is neither committed nor aborted; nothing behind it is delivered (read committed) until its producer or the broker ends it"
+	}
+	return EventStalled, "fetches bring nothing although the log goes on: look at the broker and at the network"
+}
+
+// lookForFailingCommits turns commits that keep failing into ill health.
+func (w *watchdog) lookForFailingCommits(e *Engine, eps []*epoch, now time.Time) {
+	var failing error
+	for _, ep := range eps {
+		ep.mu.Lock()
+		if ep.commitFails > 0 && now.Sub(ep.failingFrom) > e.cfg.StalledAfter {
+			failing = fmt.Errorf("commits of %s[%d] fail since %s: %w", ep.topic, ep.partition, ep.failingFrom.UTC().Format(time.RFC3339), ep.commitErr)
+		}
+		ep.mu.Unlock()
+	}
+	e.health.set("commit", failing)
+}
+
+// idleAfter is how long a member must be without partitions before that is said: in a rebalance it may be so for a moment.
+const idleAfter = 15 * time.Second
+
+func (w *watchdog) lookForIdle(e *Engine, eps []*epoch, now time.Time) {
+	switch {
+	case len(eps) > 0 || e.clock.deadline().IsZero():
+		w.alone = time.Time{}
+	case w.alone.IsZero():
+		w.alone = now
+	case now.Sub(w.alone) >= idleAfter:
+		e.once("idle", Event{Name: EventNoPartitions, Partition: -1,
+			Hint: "the group has more members than partitions, so this one has nothing to do. It stays healthy and takes over when another ends. Gapless works on many records of a partition at once: fewer members with more Workers do the same"})
+	}
+}
+
+// buryZombies forgets ended epochs whose last handler has returned.
+func (e *Engine) buryZombies() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for ep := range e.zombies {
+		if !ep.running() {
+			delete(e.zombies, ep)
+		}
+	}
+}
+
+// forget keeps the counts of an ended epoch.
+func (e *Engine) forget(ep *epoch) {
+	e.counts.handledBefore.Add(ep.handled.Load())
+	e.breakers.ended(ep)
+}
