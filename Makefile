@@ -1,0 +1,45 @@
+# Run `make help` to see what there is.
+GO       ?= go
+MODULES  := . cmd integration
+# The race detector needs a C compiler; without one the tests run without it.
+RACE     := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race,)
+TAGS     := -tags synctests
+LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+BIN      := $(CURDIR)/.bin
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+.PHONY: test
+test: ## unit, property and scenario tests (only Go needed); race detector where a C compiler is
+	$(GO) test $(RACE) $(TAGS) ./...
+	cd cmd && $(GO) test $(RACE) ./...
+
+.PHONY: test-kafka
+test-kafka: ## tests against a real Kafka, started by the tests (Java and Maven needed) or at GAPLESS_TEST_BROKERS
+	cd integration && $(GO) test $(RACE) -count=1 -timeout 15m ./...
+
+.PHONY: lint
+lint: $(BIN)/golangci-lint ## gofmt, go vet and the linters, in every module
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "not gofmt'ed:"; echo "$$unformatted"; exit 1; }
+	@set -e; for m in $(MODULES); do echo "lint $$m"; (cd $$m && $(GO) vet ./... && $(BIN)/golangci-lint run --config $(CURDIR)/.golangci.yml ./...); done
+
+$(BIN)/golangci-lint:
+	GOBIN=$(BIN) GOWORK=off $(GO) install $(LINTER)
+
+.PHONY: tidy-check
+tidy-check: ## every go.mod is tidy
+	@set -e; for m in $(MODULES); do (cd $$m && GOWORK=off $(GO) mod tidy -diff); done
+
+.PHONY: bench
+bench: ## the benchmarks of tracker, workers and engine
+	$(GO) test -run '^$$' -bench . -benchmem ./tracker ./workers ./engine/...
+
+.PHONY: build-all
+build-all: ## everything builds for linux, darwin and windows
+	@set -e; for os in linux darwin windows; do for m in $(MODULES); do echo "build $$os $$m"; (cd $$m && GOOS=$$os CGO_ENABLED=0 $(GO) vet ./...); done; done
+
+.PHONY: demo
+demo: ## watch it work on an embedded broker
+	$(GO) run ./cmd/gapless demo
