@@ -1,0 +1,246 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"regexp"
+	"time"
+
+	"github.com/gaplesshq/gapless/engine"
+	"github.com/gaplesshq/gapless/engine/admin"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+const runLong = `Run consumes topics as a member of a consumer group, and hands every record to a sink: print (one JSON object a line on
+stdout), discard, or sleep (which takes as long as a call to your service would, to try out settings).
+
+A record counts as handled, and its offset may be committed, only when the sink is done with it: print has written the line.
+stdout carries records only; the log and the progress go to stderr.
+
+An interrupt (ctrl-C, SIGTERM) stops cleanly: running handlers end, their offsets are committed, the member leaves the group.
+A second one stops at once, and lists the records that were abandoned; they will be delivered again.
+
+` + exitCodesHelp
+
+const runExamples = `  # no Kafka at hand: an embedded broker with 1,000 generated records
+  gapless run --embedded --until-end
+
+  # print two topics, 200 records at once, in order within each key
+  gapless run --brokers localhost:9092 --group printer --topic orders,payments --workers 200
+
+  # what would a 20 ms service need? watch lag and rate
+  gapless run --brokers localhost:9092 --group trial --topic orders --sleep 20ms --workers 500
+
+  # SASL over TLS; the password comes from the environment
+  GAPLESS_SASL_PASSWORD=... gapless run --brokers k1:9093,k2:9093 --tls --sasl-mechanism SCRAM-SHA-512 --sasl-user me \
+      --group g --topic orders
+
+  # everything from a file: brokers, group, topic, retry: {attempts: 5, max: 1m}, ...
+  gapless run --config gapless.yaml
+
+  # is the work idempotent? handle the last 100 records of each partition once more; nothing is committed
+  gapless run --brokers localhost:9092 --group printer --topic orders --replay-last 100
+
+  # probes, metrics and operations
+  gapless run --config gapless.yaml --admin-addr localhost:8080 &
+  curl localhost:8080/status`
+
+// runner is "gapless run".
+type runner struct {
+	*app
+	cfg        engine.Config
+	secrets    secrets
+	sinkFlags  sinkFlags
+	embedded   embedded
+	seed       int
+	logs       logFlags
+	progress   progressFlags
+	adminAddr  string
+	replayLast int
+	untilEnd   bool
+	console    *console
+	notes      notes
+}
+
+func (a *app) runCommand() *cobra.Command {
+	r := &runner{app: a}
+	cmd := &cobra.Command{
+		Use:     "run",
+		Short:   "Consume topics and hand each record to a sink",
+		Long:    runLong,
+		Example: runExamples,
+		Args:    noArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return r.run(cmd.Context(), cmd.Flags()) },
+	}
+	flags := cmd.Flags()
+	r.sinkFlags.register(flags)
+	register(flags, &r.cfg, secConnection)
+	r.secrets.register(flags)
+	register(flags, &r.cfg, secGroup, secTopics, secWork, secCommit, secFailure, secLimits, secFetch)
+	flags.IntVar(&r.replayLast, "replay-last", 0, "handle the N records before each partition's committed offset again, commit nothing, and exit")
+	flags.BoolVar(&r.untilEnd, "until-end", false, "stop once all that is in the partitions assigned here is handled")
+	section(flags, "What to do", "replay-last", "until-end")
+	flags.StringVar(&r.adminAddr, "admin-addr", "", "`address` for /metrics, /healthz, /readyz, /status and operations; has no access control")
+	section(flags, secOutput, "admin-addr")
+	r.logs.register(flags)
+	r.progress.register(flags)
+	r.embedded.register(flags)
+	flags.IntVar(&r.seed, "embedded-records", 1000, "records generated into each topic of the embedded broker at start")
+	section(flags, secEmbedded, "embedded-records")
+	completeRun(cmd)
+	return cmd
+}
+
+func (r *runner) run(ctx context.Context, flags *pflag.FlagSet) error {
+	if r.replayLast < 0 || r.replayLast == 0 && flags.Changed("replay-last") {
+		return usageError("%s: %d is not a number of records", r.origins.Of("replay-last"), r.replayLast)
+	}
+	r.console = newConsole(r.err)
+	r.notes = notes{r.console, r.progress.json}
+	var err error
+	if r.cfg.Log, err = r.logs.logger(r.app, r.console, r.progress.json); err != nil {
+		return err
+	}
+	s, err := r.sinkFlags.choose(r.app, flags, r.out)
+	if err != nil {
+		return err
+	}
+	r.sinkFlags.attach(&r.cfg, s)
+	if err := r.secrets.fill(&r.cfg, r.app); err != nil {
+		return err
+	}
+	if err := r.embedded.start(r.app, &r.cfg, r.notes); err != nil {
+		return err
+	}
+	defer r.embedded.close()
+	if r.embedded.on {
+		if err := r.seedEmbedded(ctx); err != nil {
+			return stoppedOr(ctx, err)
+		}
+	}
+	e, err := engine.New(r.cfg)
+	if err != nil {
+		return r.refusal(err)
+	}
+	if r.replayLast > 0 {
+		return stoppedOr(ctx, r.replay(ctx, s))
+	}
+	return r.consume(ctx, e)
+}
+
+// stoppedOr is nil for an error that only says that ctx has ended: who interrupts gets what was asked for.
+func stoppedOr(ctx context.Context, err error) error {
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
+}
+
+func (r *runner) seedEmbedded(ctx context.Context) error {
+	if r.cfg.Group == "" {
+		r.cfg.Group = embeddedName
+	}
+	topics := r.cfg.Topics
+	if len(topics) == 0 {
+		topics = []string{embeddedName}
+		if r.cfg.TopicPattern == "" {
+			r.cfg.Topics = topics
+		} else if re, err := regexp.Compile(r.cfg.TopicPattern); err == nil && !re.MatchString(embeddedName) {
+			return usageError("%s: %q does not match the embedded broker's topic %s", r.origins.Of("topic-pattern"), r.cfg.TopicPattern, embeddedName)
+		}
+	}
+	if r.seed < 0 {
+		return usageError("%s: %d is negative", r.origins.Of("embedded-records"), r.seed)
+	}
+	if err := r.embedded.seed(ctx, &r.cfg, topics, r.seed, r.notes); err != nil || r.replayLast == 0 {
+		return err
+	}
+	cl, err := connect(ctx, r.cfg)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	r.notes.say("group %s has committed all of it, so that there is something to replay", r.cfg.Group)
+	return commitShare(ctx, cl, r.cfg.Group, topics, 1)
+}
+
+// consume runs the engine until it is interrupted, has reached the end (--until-end), or fails.
+func (r *runner) consume(ctx context.Context, e *engine.Engine) error {
+	stopAdmin, err := r.serveAdmin(e)
+	if err != nil {
+		return err
+	}
+	defer stopAdmin()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+
+	w := newWatch(r, e)
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	stopping := ctx.Done()
+	for {
+		select {
+		case <-stopping:
+			stopping = nil
+			w.sayStopping()
+		case now := <-ticker.C:
+			if w.look(now) && r.untilEnd {
+				stop()
+			}
+		case err := <-ended:
+			w.finish()
+			return r.outcome(e, err)
+		case <-hardStop(ctx):
+			w.finish()
+			return hardStopped(e)
+		}
+	}
+}
+
+// outcome gives the engine's error its exit code: what comes before it was ready is a check at start.
+func (r *runner) outcome(e *engine.Engine, err error) error {
+	if err == nil {
+		return nil
+	}
+	var c *engine.ConfigError
+	if errors.As(err, &c) {
+		return r.refusal(err)
+	}
+	if isReady(e) {
+		return explained(err)
+	}
+	return unreachable(explained(err))
+}
+
+// hardStopped ends the engine at once, and says which records are left behind.
+func hardStopped(e *engine.Engine) error {
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	err := e.Stop(now)
+	var left *engine.AbandonedError
+	if !errors.As(err, &left) {
+		err = errors.New("stopped at the second interrupt, before the first one's stop had ended")
+	}
+	return &exitError{err, exitInterrupted}
+}
+
+// serveAdmin serves the admin address, where one is wanted.
+func (r *runner) serveAdmin(e *engine.Engine) (stop func(), err error) {
+	if r.adminAddr == "" {
+		return func() {}, nil
+	}
+	l, err := net.Listen("tcp", r.adminAddr)
+	if err != nil {
+		return nil, unreachable(fmt.Errorf("%s: %w", r.origins.Of("admin-addr"), err))
+	}
+	server := &http.Server{Handler: admin.Handler(e), ReadHeaderTimeout: 5 * time.Second}
+	go func() { _ = server.Serve(l) }()
+	r.notes.say("admin address: http://%s/status", l.Addr())
+	return func() { _ = server.Close() }, nil
+}
