@@ -6,7 +6,6 @@ import (
 	"hash/maphash"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -46,12 +45,6 @@ func benchSlices(perSlice, slices int) [][]benchItem {
 		all[i] = items
 	}
 	return all
-}
-
-func cpu() time.Duration {
-	var u syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // benchSink is a handler that touches the record and does nothing else.

@@ -49,7 +49,7 @@ func TestDraw(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // only read back
+	defer f.Close()
 	s := &screen{f: f}
 	drawn := func(width int, lines ...string) string {
 		before, _ := os.ReadFile(f.Name())
