@@ -82,6 +82,7 @@ func (p *partition[T]) finish(w *worker[T], l *Lane[T]) {
 	if w.task.base >= 0 { // otherwise it was recalled before it began
 		from = min(from, w.task.base+w.task.from)
 	}
+	released := len(w.errands.released)
 	for i := w.end - 1; i >= from; i-- {
 		if s := w.slots[i]; s.holding || l.closed {
 			p.returned(l, s, &w.errands)
@@ -92,6 +93,7 @@ func (p *partition[T]) finish(w *worker[T], l *Lane[T]) {
 	for _, s := range w.slots[w.first:from] {
 		p.returned(l, s, &w.errands)
 	}
+	p.completed(l, &w.errands, released)
 	w.adapt(l)
 	l.workers--
 	st := p.store

@@ -33,8 +33,8 @@ const DefaultTotal = 64
 
 // Options says what a pool does with its items. Only Handle is required, and Key as soon as a lane is opened ByKey.
 //
-// The callbacks are called without any lock of this package held, except Key, which runs under the lock of the item's
-// lane and must therefore be quick and must not call back into the pool.
+// The callbacks are called without any lock of this package held, except Key and Completed, which run under the lock of
+// the item's lane and must therefore be quick and must not call back into the pool.
 type Options[T any] struct {
 	// Total is the most handlers that run at once over all lanes; below 1 means DefaultTotal.
 	Total int
@@ -58,6 +58,12 @@ type Options[T any] struct {
 	// workers were busy, may count as being as old as that batch and not wait as long; nothing waits longer.
 	BatchLinger time.Duration
 
+	// Completed is called with the items of a chunk whose handlers have returned and that were neither held nor given
+	// back, before their keys' next items start, before they are released, and before Drained is closed. It runs under
+	// the lane's lock, once a chunk: it must be quick and must not call back into the pool. It may change the items. An
+	// item that never ran, because its lane was closed, can be among them; one that is finished after it was held is
+	// not. May be nil.
+	Completed func(l *Lane[T], items []T)
 	// Release is called exactly once for each pushed item, when the pool has done its last read of it: after it was
 	// completed or finished, or when Close dropped it unrun. The item's memory may be reused from then on. (An item that
 	// Hold replaced is not released; see Task.Hold.) The pointer is good for the call only. May be nil.

@@ -79,6 +79,9 @@ func (e *errands[T]) do(pool *Pool[T]) {
 	}
 	if len(e.released) > 0 {
 		for i := range e.released {
+			if pool.o.Release == nil {
+				break
+			}
 			pool.o.Release(&e.released[i])
 		}
 		clear(e.released)
@@ -110,7 +113,7 @@ func (p *partition[T]) complete(l *Lane[T], s *slot[T], e *errands[T]) {
 	if s.keyed {
 		p.freeKey(s)
 	}
-	if p.pool.o.Release != nil {
+	if p.pool.keeps {
 		e.released = append(e.released, s.item)
 	}
 	p.store.slab.give(s)
@@ -120,6 +123,13 @@ func (p *partition[T]) complete(l *Lane[T], s *slot[T], e *errands[T]) {
 		if p.pool.o.Low != nil && !l.closed {
 			e.low = l
 		}
+	}
+}
+
+// completed tells of what completed since there were from items to release.
+func (p *partition[T]) completed(l *Lane[T], e *errands[T], from int) {
+	if p.pool.o.Completed != nil && len(e.released) > from {
+		p.pool.o.Completed(l, e.released[from:])
 	}
 }
 
