@@ -85,20 +85,20 @@ func BenchmarkStuckHead(b *testing.B) {
 	}
 }
 
-// BenchmarkStatus compares CPU a record with and without a status at 10 Hz: the snapshot costs the hot path nothing.
-func BenchmarkStatus(b *testing.B) {
+// BenchStatus compares CPU a record with and without somebody who looks at the engine ten times a second; see BenchmarkStatus.
+func BenchStatus(b *testing.B, look func(*Engine)) {
 	addr := startBenchBroker(b)
 	var with, without []float64
 	for range benchRounds() {
 		without = append(without, engineArm(b, addr, OrderKey, nil).cpuPerRecord())
-		with = append(with, statusArm(b, addr).cpuPerRecord())
+		with = append(with, watchedArm(b, addr, look).cpuPerRecord())
 	}
 	b.ReportMetric(0, "ns/op")
 	b.ReportMetric(median(with)-median(without), "status-ns/record")
-	b.Logf("without %s, with a status at 10 Hz %s ns a record", spread(without), spread(with))
+	b.Logf("without %s, looked at 10 times a second %s ns a record", spread(without), spread(with))
 }
 
-func statusArm(b *testing.B, addr string) sample {
+func watchedArm(b *testing.B, addr string, look func(*Engine)) sample {
 	b.Helper()
 	var e atomic.Pointer[Engine]
 	stop := make(chan struct{})
@@ -113,7 +113,7 @@ func statusArm(b *testing.B, addr string) sample {
 				return
 			case <-tick.C:
 				if e := e.Load(); e != nil {
-					_ = e.Status()
+					look(e)
 				}
 			}
 		}

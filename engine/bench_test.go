@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -91,12 +90,6 @@ func startBenchBroker(b *testing.B) string {
 		b.Fatal(err)
 	}
 	return strings.TrimSpace(addr)
-}
-
-func cpuTime() time.Duration {
-	var ru syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &ru)
-	return time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
 }
 
 // sample is what an arm did in a stretch of time.

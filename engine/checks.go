@@ -38,9 +38,14 @@ func (e *Engine) connect(ctx context.Context) error {
 	err = e.checkAll(check)
 	if err == nil {
 		if opts, err = e.cfg.consumerOpts(e); err == nil {
-			if e.cl, err = kgo.NewClient(opts...); err != nil {
+			e.emit(Event{Name: EventStarted, Partition: -1, Hint: e.cfg.memoryHint()}) // before the first assignment
+			var cl *kgo.Client
+			if cl, err = kgo.NewClient(opts...); err != nil {
 				err = fmt.Errorf("gapless: %w", err)
 			}
+			e.mu.Lock() // its callbacks may run already
+			e.cl = cl
+			e.mu.Unlock()
 		}
 	}
 	if err != nil {
@@ -50,7 +55,6 @@ func (e *Engine) connect(ctx context.Context) error {
 		}
 		return err
 	}
-	e.emit(Event{Name: EventStarted, Partition: -1, Hint: e.cfg.memoryHint()})
 	return nil
 }
 
@@ -101,6 +105,7 @@ func (e *Engine) checkBrokers(ctx context.Context) error {
 		if !strings.Contains(err.Error(), "connection refused") && !errors.Is(err, context.DeadlineExceeded) {
 			return explained
 		}
+		e.once("unreachable", Event{Name: EventUnreachable, Partition: -1, Err: explained, Hint: fmt.Sprintf("tried again for StartTimeout (%v)", e.cfg.StartTimeout)})
 		timer, stop := after(250 * time.Millisecond)
 		select {
 		case <-ctx.Done():

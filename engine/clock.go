@@ -59,10 +59,16 @@ func (c *sessionClock) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.Brok
 	default:
 		return
 	}
-	if key == keyJoinGroup {
+	// An answered JoinGroup may have been sent longer ago than a session lasts. It leads to a SyncGroup: only the answer to that
+	// is fresh again.
+	if key != keyJoinGroup || e2e.Err() != nil {
 		c.mu.Lock()
+		joined := !c.joining.IsZero()
 		c.joining = time.Time{}
 		c.mu.Unlock()
+		if joined {
+			c.wake() // the deadline is nearer now than the one that the loop waits for
+		}
 	}
 	if e2e.Err() == nil {
 		c.goodSince(time.Now().Add(-e2e.DurationE2E()))
@@ -171,7 +177,7 @@ func (c *sessionClock) judge(expired bool) {
 			ep.endCtx(errSuspended)
 		}
 		e.counts.suspensions.Add(1)
-		e.emit(Event{Name: EventSuspended, Count: int64(len(eps)), Hint: "the coordinator has not answered for a session timeout; nothing starts and nothing is committed until it does"})
+		e.emit(Event{Name: EventSuspended, Partition: -1, Count: int64(len(eps)), Hint: "the coordinator has not answered for a session timeout; nothing starts and nothing is committed until it does"})
 		return
 	}
 	member, _ := e.cl.GroupMetadata()
@@ -184,5 +190,5 @@ func (c *sessionClock) judge(expired bool) {
 		e.unpauseLane(ep)
 		ep.mu.Unlock()
 	}
-	e.emit(Event{Name: EventResumed, Count: int64(len(eps)), Hint: "the coordinator answers again and still counts this member"})
+	e.emit(Event{Name: EventResumed, Partition: -1, Count: int64(len(eps)), Hint: "the coordinator answers again and still counts this member"})
 }

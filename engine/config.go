@@ -308,8 +308,8 @@ func orDefault[T comparable](v *T, def T) {
 	}
 }
 
-// withDefaults fills in what was left at zero.
-func (c Config) withDefaults() Config {
+// WithDefaults fills in what was left at zero. New does so by itself.
+func (c Config) WithDefaults() Config {
 	orDefault(&c.ClientID, "gapless")
 	orDefault(&c.Protocol, ProtocolClassic)
 	orDefault(&c.Balancer, BalancerCooperativeSticky)

@@ -184,7 +184,7 @@ func (c *Config) deadLetterPattern() string {
 	return "^" + strings.ReplaceAll(regexp.QuoteMeta(c.DeadLetter.Topic), regexp.QuoteMeta("{topic}"), ".+") + "$"
 }
 
-// explainConnect puts what a client says about a broken connection into words that say what to do.
+// explainConnect puts what a client says about a broken connection into words that say what to do. The error wraps err.
 func explainConnect(brokers []string, err error) error {
 	s := err.Error()
 	var hint string

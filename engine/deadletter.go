@@ -218,11 +218,11 @@ func (e *Engine) deadLetterFailed(st *retryState, err error) {
 	st.dlqTries++
 	e.counts.deadLetterFailures.Add(1)
 	wait := min(time.Second<<min(st.dlqTries-1, 5), 30*time.Second)
+	e.health.set("dead letter "+ep.topic, err)
 	if st.dlqTries == 1 || st.dlqTries%10 == 0 {
 		e.emit(Event{Name: EventDeadLetterFailed, Topic: ep.topic, Partition: ep.partition, Offset: st.rec.Offset, Err: err, Count: int64(st.dlqTries),
 			Hint: "the partition holds and the write is tried again with backoff; check the dead-letter topic, its ACLs and its size limit"})
 	}
-	e.health.set("dead letter "+ep.topic, err)
 	e.stop(ep, stopDeadLetter, err)
 	st.mu.Lock()
 	defer st.mu.Unlock()

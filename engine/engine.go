@@ -63,12 +63,13 @@ type Engine struct {
 	failure  error
 	abandon  *AbandonedError
 	health   health
+	ended    atomic.Int64 // group sessions that ended in an error since the last assignment
 	eventMu  sync.Mutex
 }
 
 // New checks cfg and makes an Engine; nothing is connected before Run. The error is a *ConfigError that names the field.
 func New(cfg Config) (*Engine, error) {
-	cfg = cfg.withDefaults()
+	cfg = cfg.WithDefaults()
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
@@ -129,7 +130,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		return ErrRunning
 	}
 	defer close(e.done)
-	if err := e.connect(ctx); err != nil {
+	if err := e.connect(ctx); err != nil || e.cl == nil { // no client: stopped before it had begun
 		return err
 	}
 	defer e.side.Close()

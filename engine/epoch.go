@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"sync/atomic"
@@ -140,6 +141,11 @@ func (s stopReason) strings() (names []string) {
 		}
 	}
 	return names
+}
+
+// byName orders epochs by topic and partition, for logs that can be compared.
+func byName(a, b *epoch) int {
+	return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.partition, b.partition))
 }
 
 func (ep *epoch) is(p phase) bool { return phase(ep.phase.Load()) == p }

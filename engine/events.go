@@ -12,6 +12,7 @@ type EventName string
 
 // The events.
 const (
+	EventUnreachable      EventName = "broker_unreachable" // at start; tried again for a while
 	EventStarted          EventName = "started"
 	EventStopping         EventName = "stopping"
 	EventStopped          EventName = "stopped"
@@ -69,7 +70,7 @@ type Event struct {
 }
 
 var eventLevels = map[EventName]zerolog.Level{
-	EventLost: zerolog.WarnLevel, EventSuspended: zerolog.WarnLevel, EventSessionEnded: zerolog.WarnLevel, EventLeaveFailed: zerolog.WarnLevel,
+	EventUnreachable: zerolog.WarnLevel, EventLost: zerolog.WarnLevel, EventSuspended: zerolog.WarnLevel, EventSessionEnded: zerolog.WarnLevel, EventLeaveFailed: zerolog.WarnLevel,
 	EventCommitFailed: zerolog.WarnLevel, EventRetryExhausted: zerolog.WarnLevel, EventDeadLettered: zerolog.WarnLevel,
 	EventDeadLetterFailed: zerolog.ErrorLevel, EventDeadLetterCut: zerolog.WarnLevel, EventSkipped: zerolog.WarnLevel, EventHeld: zerolog.ErrorLevel,
 	EventKeyHeld: zerolog.WarnLevel, EventPaused: zerolog.WarnLevel, EventBreakerOpen: zerolog.ErrorLevel, EventFetchFailed: zerolog.ErrorLevel,

@@ -254,6 +254,9 @@ func (e *Engine) sessionError(err error) {
 	case errors.Is(err, kerr.InvalidSessionTimeout):
 		e.fail(fmt.Errorf("gapless: the broker refuses SessionTimeout %v (see its group.min/max.session.timeout.ms): %w", e.cfg.SessionTimeout, err))
 	default:
-		e.emit(Event{Name: EventSessionEnded, Err: err, Hint: "the client rejoins the group"})
+		e.emit(Event{Name: EventSessionEnded, Partition: -1, Err: err, Hint: "the client rejoins the group"})
+		if e.ended.Add(1) >= 3 { // it rejoins for ever without being let in
+			e.health.set("group session", err)
+		}
 	}
 }

@@ -223,7 +223,7 @@ func (w *world) settled(m *member) {
 	w.Helper()
 	w.eventually("nothing in hand", func() bool {
 		for _, p := range m.e.Status().Partitions {
-			if p.Waiting+p.InFlight+p.Parked > 0 || p.Bytes > 0 || len(p.Paused) > 0 {
+			if p.Phase != "active" || p.Waiting+p.InFlight+p.Parked > 0 || p.Bytes > 0 || len(p.Paused) > 0 {
 				return false
 			}
 		}
@@ -292,4 +292,14 @@ func memberOf(req kmsg.Request) string {
 		return req.MemberID
 	}
 	return ""
+}
+
+// expel throws a member out as kick does; where it is gone already, or of the other protocol, nothing happens.
+func (w *world) expel(member string) {
+	req := kmsg.NewPtrLeaveGroupRequest()
+	req.Group = testGroup
+	lm := kmsg.NewLeaveGroupRequestMember()
+	lm.MemberID = member
+	req.Members = append(req.Members, lm)
+	_, _ = req.RequestWith(context.Background(), w.cl)
 }

@@ -106,6 +106,12 @@ func (e *Engine) handleBatch(t *workers.Task[item], ep *epoch) {
 	for i := range n {
 		it := t.Item(i)
 		if it.st != nil && e.resumeStage(t, i, ep, it) {
+			if e.cfg.Order == OrderPartition { // it failed, so what follows it must wait
+				if i+1 < n {
+					t.Return(i + 1)
+				}
+				break
+			}
 			continue
 		}
 		if e.cfg.DeadLetter.AfterKey != KeyContinues && e.bySpoiltKey(t, i, ep, it) {

@@ -258,15 +258,23 @@ func (w *world) committed(topic string, partition int32) int64 {
 	return o.At
 }
 
-// eventually checks a condition each virtual 10 ms, for two virtual minutes at most. It costs no real time.
+// eventually checks a condition each virtual 10 ms, and after a second each 100 ms, for two virtual minutes at most. It costs
+// no real time but that of the checks.
 func (w *world) eventually(what string, cond func() bool) {
 	w.Helper()
-	for range 12_000 {
+	for i := range 1300 {
 		synctest.Wait()
 		if cond() {
 			return
 		}
-		time.Sleep(10 * time.Millisecond)
+		if i < 100 {
+			time.Sleep(10 * time.Millisecond)
+		} else {
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+	for _, m := range w.members {
+		w.Logf("%v", m.names())
 	}
 	w.Fatalf("never: %s", what)
 }

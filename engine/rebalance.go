@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,14 +24,16 @@ var (
 // onAssigned begins an epoch for every partition. The client fetches offsets next (onOffsetsFetched, resolveStart), and
 // records only after that.
 func (e *Engine) onAssigned(_ context.Context, cl *kgo.Client, assigned map[string][]int32) {
+	e.ended.Store(0)
+	e.health.set("group session", nil)
+	// The client keeps a pause across rebalances; ours begins anew with the epoch.
+	cl.ResumeFetchPartitions(assigned)
 	member, generation := cl.GroupMetadata()
 	for topic, partitions := range assigned {
 		for _, p := range partitions {
 			e.assign(tp{topic, p}, Owner{MemberID: member, Generation: generation})
 		}
 	}
-	// The client keeps a pause across rebalances; ours begins anew with the epoch.
-	cl.ResumeFetchPartitions(assigned)
 	e.lookForAdrift(member)
 	e.noteAssignment()
 }
@@ -112,6 +115,15 @@ func (e *Engine) assign(p tp, owner Owner) *epoch {
 		return ep // what the group still gives a stopping member is left to the next owner
 	}
 	old := e.epochs[p]
+	if old != nil && old.owner.MemberID == owner.MemberID && phase(old.phase.Load()) < phaseDraining {
+		// A client whose topic was purged and added again may assign it twice, without a revoke. Whether it then goes on where it
+		// was or goes back, the epoch stands where it was: a new one would wait for records that the old one was given.
+		old.mu.Lock()
+		old.isPaused = false
+		old.mu.Unlock()
+		e.mu.Unlock()
+		return old
+	}
 	e.epochs[p] = ep
 	e.mu.Unlock()
 	if old != nil { // a revoke or a loss should have come first. Nothing of it may count any more.
@@ -225,6 +237,7 @@ func (e *Engine) drain(ctx context.Context, eps []*epoch, why string) {
 	if len(eps) == 0 {
 		return
 	}
+	slices.SortFunc(eps, byName)
 	begun := time.Now()
 	deadline := begun.Add(e.cfg.DrainTimeout)
 	var drained, elsewhere []*epoch
@@ -358,12 +371,12 @@ func (e *Engine) renew(old *epoch, offset int64, leaderEpoch int32, why string) 
 	return ep
 }
 
-// noteAssignment warns of a member without partitions, once.
+// noteAssignment says how many partitions are assigned here now.
 func (e *Engine) noteAssignment() {
 	e.mu.Lock()
 	n := len(e.epochs)
 	e.mu.Unlock()
-	e.emit(Event{Name: EventRebalanced, Count: int64(n)})
+	e.emit(Event{Name: EventRebalanced, Partition: -1, Count: int64(n)})
 }
 
 // abandoned lists the records whose handlers still run, over all epochs, ended ones as well.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -58,6 +59,7 @@ func (e *Engine) resolveStart(ctx context.Context, offsets map[string]map[int32]
 	if len(fresh) == 0 {
 		return offsets, nil
 	}
+	slices.SortFunc(fresh, byName)
 	at, err := e.startsOf(ctx, fresh)
 	if err != nil {
 		return nil, err

@@ -116,9 +116,9 @@ func (e *Engine) lookAtTopic(ctx context.Context, name string, t kadm.TopicDetai
 }
 
 func (e *Engine) topicDeleted(name string) {
+	e.health.set("topic "+name, fmt.Errorf("topic %q was deleted", name))
 	e.once("deleted:"+name, Event{Name: EventTopicDeleted, Topic: name, Partition: -1,
 		Hint: "its partitions stop; if it is created again, it is consumed from its beginning"})
-	e.health.set("topic "+name, fmt.Errorf("topic %q was deleted", name))
 	for _, ep := range e.allEpochs() {
 		if ep.topic == name {
 			e.stop(ep, stopTopicGone, kerr.UnknownTopicOrPartition)

@@ -73,8 +73,8 @@ func (w *watchdog) lookForStuck(e *Engine) {
 			Hint: "the handler has not returned; its offset is not committed, its key waits, other keys go on"})
 	})
 	for _, ev := range fresh {
-		e.emit(ev)
 		e.health.set(stuckSubject(ev.Topic, ev.Partition, ev.Offset), errors.New("the handler has not returned"))
+		e.emit(ev)
 	}
 	for r, offset := range w.stuck {
 		if !running[r] {
@@ -115,8 +115,8 @@ func (w *watchdog) lookForStalled(e *Engine, eps []*epoch, now time.Time) {
 		w.stalled[ep] = true
 		ev := Event{Name: EventStalled, Topic: ep.topic, Partition: ep.partition, Offset: frontier, Count: backlog, Took: now.Sub(was.at)}
 		ev.Name, ev.Hint = e.whyStalled(ep, next)
-		e.emit(ev)
 		e.health.set(fmt.Sprintf("stalled %s[%d]", ep.topic, ep.partition), errors.New(ev.Hint))
+		e.emit(ev)
 	}
 	for ep := range w.seen {
 		if !live[ep] {

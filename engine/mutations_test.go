@@ -1,0 +1,39 @@
+package engine
+
+// What the scenarios are worth: each of these faults was put into the engine once, and the tests named beside it failed.
+//
+//	mutation                                                        caught by
+//	-----------------------------------------------------------------------------------------------------------------------
+//	the offset committed is the position, not the frontier          CommitStaysBelowTheUnfinished, RevokeGivesUpTheQueue
+//	a commit's codes are not read partition by partition            RefusedPartitionIsSentAgain, CommitErrors
+//	more than one commit in flight                                  CommitsAreMonotoneAndOneAtATime
+//	Commit.Each asks for no commit                                  CommitPolicies
+//	a drain waits for nothing                                       RevokeGivesUpTheQueue
+//	a drain has no deadline                                         DrainDeadline
+//	a drain does not commit                                         CommitPrecedesLeave
+//	a drain keeps what is parked for a retry                        DrainGivesUpRetries
+//	a revoke does not wait for the stop's drain                     StopWhileAnotherJoins
+//	a revoke under another member id commits (1)                    StaleCommitDoesNotRewind
+//	a loss does not end the epoch                                   StaleCommitDoesNotRewind, StuckHandler
+//	partitions that the client keeps through a rejoin stay adrift   ThrownOutAndAlone
+//	a partition that is assigned twice begins another epoch         AssignedTwice
+//	completions of an ended epoch count                             BackToTheSameMember, DrainDeadline
+//	the outcome of an ended epoch's handler is carried out          OutcomeAfterLoss
+//	a lane has another identity in each epoch                       BackToTheSameMember, StuckHandler, RandomSteps
+//	nothing is resumed at the client when an epoch begins or ends   PausedPartitionsResume
+//	any answer of the coordinator ends a suspension                 OneAnswerProvesNothing, SuspendedAndThrownOut
+//	a suspension lets waiting records start                         SuspendedAndResumed
+//	the session counts from the sending of an answered JoinGroup     SlowJoinDoesNotSuspend
+//	an attempt is judged by the epoch's present context             SlowReturnAfterSuspension
+//	transaction markers are not tracked                             HolesInOffsets
+//	an open transaction is called a stalled fetch                   HangingTransaction
+//	a topic that was created again is not noticed                   TopicIsCreatedAgain
+//	a failure does not end a batch under OrderPartition             BatchByPartition
+//	a failed output does not end a batch under OrderPartition       BatchOutputFails
+//	a record is settled before its outputs are acknowledged         Outputs
+//	Run goes on after a stop during its checks                      StopWhileStarting
+//	Stop waits for Run whatever its context says                    StopInEveryState
+//	a hard stop ends no context, or does not cut the drain short    HardStop
+//	Status shows the bytes of the last fetch                        RebalanceChurn, RandomSteps
+//
+// (1) with the check in the revoke and the fence of the commit both gone: either alone is enough.

@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+)
+
+// randomWorld takes random steps and knows what must hold at any time.
+type randomWorld struct {
+	*world
+	rnd  *rand.Rand
+	set  func(*Config)
+	live []*member
+
+	mu       sync.Mutex
+	produced map[tp]int64
+	settled_ map[tp]map[int64]bool // by some handler that returned nil
+	running  map[string]int        // by topic, partition and key, over all members
+	fail     *rand.Rand
+}
+
+func newRandomWorld(w *world, rnd *rand.Rand, set func(*Config)) *randomWorld {
+	return &randomWorld{
+		world: w, rnd: rnd, set: set, produced: map[tp]int64{}, settled_: map[tp]map[int64]bool{}, running: map[string]int{},
+		fail: rand.New(rand.NewPCG(rnd.Uint64(), 1)),
+	}
+}
+
+func (r *randomWorld) handle(member int) HandlerFunc {
+	return func(ctx context.Context, rec *Record) error {
+		at := tp{rec.Topic, rec.Partition}
+		key := fmt.Sprint(member, at, string(rec.Key))
+		r.mu.Lock()
+		r.running[key]++
+		if n := r.running[key]; n > 1 && rec.Key != nil {
+			r.Errorf("%d handlers of %s run at one member", n, key)
+		}
+		wait := time.Duration(r.fail.IntN(200)) * time.Millisecond
+		bad := r.fail.IntN(10) == 0
+		r.mu.Unlock()
+		var err error
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		if bad && err == nil {
+			err = errBoom
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.running[key]--
+		if err == nil {
+			if r.settled_[at] == nil {
+				r.settled_[at] = map[int64]bool{}
+			}
+			r.settled_[at][rec.Offset] = true
+		}
+		return err
+	}
+}
+
+func (r *randomWorld) join() {
+	c := brisk(r.config(r.handle(len(r.members))))
+	c.Topics = []string{"t", "u"}
+	c.Retry = Retry{Attempts: 1000, Base: 50 * time.Millisecond, Max: 500 * time.Millisecond}
+	c.PartitionRecords, c.Workers = 20+r.rnd.IntN(100), 4+r.rnd.IntN(20)
+	c.FetchMaxPartitionBytes, c.FetchMaxBytes = 2048, 8192
+	r.set(&c)
+	r.live = append(r.live, r.start(c))
+}
+
+func (r *randomWorld) step() {
+	switch n := r.rnd.IntN(100); {
+	case n < 40:
+		at := tp{[]string{"t", "u"}[r.rnd.IntN(2)], int32(r.rnd.IntN(3))}
+		var values []string
+		for range 1 + r.rnd.IntN(30) {
+			switch k := r.rnd.IntN(8); k {
+			case 0:
+				values = append(values, "no key")
+			default:
+				values = append(values, fmt.Sprintf("%d=", k))
+			}
+		}
+		r.produceTo(at.topic, at.partition, values...)
+		r.mu.Lock()
+		r.produced[at] += int64(len(values))
+		r.mu.Unlock()
+	case n < 75:
+		time.Sleep(time.Duration(r.rnd.IntN(500)) * time.Millisecond)
+	case n < 80 && len(r.live) < 4:
+		r.join()
+	case n < 85 && len(r.live) > 1:
+		i := r.rnd.IntN(len(r.live))
+		r.live[i].stop()
+		r.live = append(r.live[:i], r.live[i+1:]...)
+	case n < 88:
+		if id := r.live[r.rnd.IntN(len(r.live))].id(); id != "" {
+			r.expel(id)
+		}
+	case n < 92:
+		_ = r.live[r.rnd.IntN(len(r.live))].e.Commit(context.Background())
+	default:
+		total := 1 + r.rnd.IntN(20)
+		if err := r.live[r.rnd.IntN(len(r.live))].e.SetWorkers(total, r.rnd.IntN(total+1)); err != nil {
+			r.Error(err)
+		}
+	}
+	r.check()
+}
+
+// check is C1: what is committed is settled.
+func (r *randomWorld) check() {
+	resp, err := r.adm.FetchOffsets(context.Background(), testGroup)
+	if err != nil {
+		return // there is no group yet
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for at, n := range r.produced {
+		o, ok := resp.Lookup(at.topic, at.partition)
+		if !ok {
+			continue
+		}
+		for i := int64(0); i < min(o.At, n); i++ {
+			if !r.settled_[at][i] {
+				for n, m := range r.members {
+					for _, ev := range m.names() {
+						if strings.Contains(ev, fmt.Sprintf("%s[%d]@", at.topic, at.partition)) || !strings.Contains(ev, "[") {
+							r.Logf("member %d: %s", n, ev)
+						}
+					}
+				}
+				r.Fatalf("%v: committed %d, and %d was never settled", at, o.At, i)
+			}
+		}
+	}
+}
+
+// rest waits until all is done, and looks for what was left behind.
+func (r *randomWorld) rest() {
+	r.eventually("all is committed", func() bool {
+		for at, n := range r.produced {
+			if r.committed(at.topic, at.partition) < n {
+				return false
+			}
+		}
+		return true
+	})
+	r.check()
+	for _, m := range r.live {
+		r.settled(m)
+		if ok, problems := m.e.Healthy(); !ok {
+			r.Errorf("ill: %v", problems)
+		}
+		m.stop()
+	}
+}
