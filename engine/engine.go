@@ -104,9 +104,11 @@ func New(cfg Config) (*Engine, error) {
 		PerLane: cfg.WorkersPerPartition,
 		Key:     func(it *item) []byte { return it.rec.Key },
 		Handle:  e.handle,
-		Release: release,
-		Turn:    e.turn,
-		Low:     func(*workers.Lane[item]) { e.wakeFlow() },
+		// Called under the lane's lock.
+		Completed: e.settleChunk,
+		Release:   release,
+		Turn:      e.turn,
+		Low:       func(*workers.Lane[item]) { e.wakeFlow() },
 	}
 	if cfg.batching() {
 		opts.BatchSize, opts.BatchLinger = cfg.BatchSize, cfg.BatchLinger

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/gaplesshq/gapless/tracker"
 	"github.com/gaplesshq/gapless/workers"
 )
 
@@ -49,17 +50,22 @@ func (e *Engine) handle(t *workers.Task[item]) {
 		return
 	}
 	r := &w.rec
-	r.Record, r.ep, r.Attempt, r.outs = it.rec, ep, it.st.attempt(), nil
+	r.Record, r.Attempt = it.rec, it.st.attempt()
+	if r.ep != ep { // a store of a pointer is not free
+		r.ep = ep
+	}
 	ctx := ep.ctx.Load()
 	err := e.call(ctx, ep, r)
 	outs := r.outs
-	r.Record, r.outs = nil, nil
+	if outs != nil {
+		r.outs = nil
+	}
 	if ep.is(phaseClosed) { // C3: its outcome is up to the next owner
 		e.counts.stale.Add(1)
 		return
 	}
 	if err == nil && len(outs) == 0 {
-		e.settle(ep, it, settledHandled)
+		t.Mark(0)
 		return
 	}
 	if err == nil {
@@ -153,7 +159,7 @@ func (e *Engine) handleBatch(t *workers.Task[item], ep *epoch) {
 		case len(outs) > 0:
 			e.produceOutputs(t, i, ep, it, outs)
 		default:
-			e.settle(ep, it, settledHandled)
+			t.Mark(i)
 		}
 	}
 }
@@ -180,6 +186,7 @@ func (e *Engine) callBatch(ctx context.Context, ep *epoch, b *Batch) (err error)
 // turn hears from a worker after each chunk: two clock reads serve up to 64 records.
 func (e *Engine) turn(worker int, l *workers.Lane[item], n int, elapsed time.Duration) {
 	ep := l.Owner().(*epoch)
+	e.local(worker).rec.Record = nil // or an idle worker would pin its last fetch
 	ep.handled.Add(int64(n))
 	e.lat.observe(worker, n, elapsed)
 	if e.cfg.Commit.Records > 0 {
@@ -200,8 +207,27 @@ const (
 	settledSkipped
 )
 
-// settle is the one place where a record is completed (design section 3): its handler returned nil and its outputs are
-// acknowledged, or its dead letter is, or a policy skipped it. The completion of a dead epoch changes nothing but a
+// settleChunk settles what handlers have just finished without anything left to wait for, a chunk at a time: neighbours in
+// delivery order cost one operation together. A chunk that hangs at a stuck record is told of what ran before it.
+func (e *Engine) settleChunk(l *workers.Lane[item], items []item) {
+	ep := l.Owner().(*epoch)
+	for len(items) > 0 {
+		first, n := items[0].seq, 1
+		for n < len(items) && items[n].seq == first+tracker.Seq(n) {
+			n++
+		}
+		if stale := n - ep.tr.DoneRange(first, n); stale > 0 {
+			e.counts.stale.Add(int64(stale))
+		}
+		items = items[n:]
+	}
+	if e.cfg.Commit.Each {
+		e.wakeCommit()
+	}
+}
+
+// settle, with settleChunk, is the one place where a record is completed (design section 3): its handler returned nil and
+// its outputs are acknowledged, or its dead letter is, or a policy skipped it. The completion of a dead epoch changes nothing but a
 // counter.
 func (e *Engine) settle(ep *epoch, it *item, how settled) {
 	if !ep.tr.Done(it.seq) {

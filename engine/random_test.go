@@ -70,6 +70,9 @@ func (r *randomWorld) join() {
 	c.Retry = Retry{Attempts: 1000, Base: 50 * time.Millisecond, Max: 500 * time.Millisecond}
 	c.PartitionRecords, c.Workers = 20+r.rnd.IntN(100), 4+r.rnd.IntN(20)
 	c.FetchMaxPartitionBytes, c.FetchMaxBytes = 2048, 8192
+	if r.rnd.IntN(2) == 0 {
+		c.HeartbeatInterval = 5 * time.Second // so that commits bring the news
+	}
 	r.set(&c)
 	r.live = append(r.live, r.start(c))
 }
@@ -99,11 +102,11 @@ func (r *randomWorld) step() {
 		i := r.rnd.IntN(len(r.live))
 		r.live[i].stop()
 		r.live = append(r.live[:i], r.live[i+1:]...)
-	case n < 88:
+	case n < 90:
 		if id := r.live[r.rnd.IntN(len(r.live))].id(); id != "" {
 			r.expel(id)
 		}
-	case n < 92:
+	case n < 94:
 		_ = r.live[r.rnd.IntN(len(r.live))].e.Commit(context.Background())
 	default:
 		total := 1 + r.rnd.IntN(20)
@@ -155,9 +158,7 @@ func (r *randomWorld) rest() {
 	r.check()
 	for _, m := range r.live {
 		r.settled(m)
-		if ok, problems := m.e.Healthy(); !ok {
-			r.Errorf("ill: %v", problems)
-		}
+		r.eventually("it is well", func() bool { ok, _ := m.e.Healthy(); return ok })
 		m.stop()
 	}
 }

@@ -72,7 +72,7 @@ func (p *partition[T]) claimQueued(w *worker[T], l *Lane[T]) {
 }
 
 func (w *worker[T]) add(s *slot[T], as state) {
-	s.state, s.by = as, w
+	s.state, s.by, s.marked = as, w, false
 	w.slots = append(w.slots, s)
 }
 
@@ -82,7 +82,6 @@ func (p *partition[T]) finish(w *worker[T], l *Lane[T]) {
 	if w.task.base >= 0 { // otherwise it was recalled before it began
 		from = min(from, w.task.base+w.task.from)
 	}
-	released := len(w.errands.released)
 	for i := w.end - 1; i >= from; i-- {
 		if s := w.slots[i]; s.holding || l.closed {
 			p.returned(l, s, &w.errands)
@@ -93,7 +92,7 @@ func (p *partition[T]) finish(w *worker[T], l *Lane[T]) {
 	for _, s := range w.slots[w.first:from] {
 		p.returned(l, s, &w.errands)
 	}
-	p.completed(l, &w.errands, released)
+	p.tell(l, &w.errands)
 	w.adapt(l)
 	l.workers--
 	st := p.store

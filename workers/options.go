@@ -58,11 +58,9 @@ type Options[T any] struct {
 	// workers were busy, may count as being as old as that batch and not wait as long; nothing waits longer.
 	BatchLinger time.Duration
 
-	// Completed is called with the items of a chunk whose handlers have returned and that were neither held nor given
+	// Completed is called with those items of a chunk that their handlers marked (Task.Mark) and neither held nor gave
 	// back, before their keys' next items start, before they are released, and before Drained is closed. It runs under
-	// the lane's lock, once a chunk: it must be quick and must not call back into the pool. It may change the items. An
-	// item that never ran, because its lane was closed, can be among them; one that is finished after it was held is
-	// not. May be nil.
+	// the lane's lock, once a chunk: it must be quick and must not call back into the pool. May be nil.
 	Completed func(l *Lane[T], items []T)
 	// Release is called exactly once for each pushed item, when the pool has done its last read of it: after it was
 	// completed or finished, or when Close dropped it unrun. The item's memory may be reused from then on. (An item that

@@ -43,6 +43,7 @@ func (p *partition[T]) busy() *store[T] {
 // errands are what came up under the lock and is to be done without it.
 type errands[T any] struct {
 	released []T
+	marked   []T // of them, what Completed is to be told of
 	low      *Lane[T]
 	hired    *worker[T]
 }
@@ -79,9 +80,6 @@ func (e *errands[T]) do(pool *Pool[T]) {
 	}
 	if len(e.released) > 0 {
 		for i := range e.released {
-			if pool.o.Release == nil {
-				break
-			}
 			pool.o.Release(&e.released[i])
 		}
 		clear(e.released)
@@ -113,7 +111,10 @@ func (p *partition[T]) complete(l *Lane[T], s *slot[T], e *errands[T]) {
 	if s.keyed {
 		p.freeKey(s)
 	}
-	if p.pool.keeps {
+	if s.marked {
+		e.marked = append(e.marked, s.item)
+	}
+	if p.pool.o.Release != nil {
 		e.released = append(e.released, s.item)
 	}
 	p.store.slab.give(s)
@@ -126,11 +127,16 @@ func (p *partition[T]) complete(l *Lane[T], s *slot[T], e *errands[T]) {
 	}
 }
 
-// completed tells of what completed since there were from items to release.
-func (p *partition[T]) completed(l *Lane[T], e *errands[T], from int) {
-	if p.pool.o.Completed != nil && len(e.released) > from {
-		p.pool.o.Completed(l, e.released[from:])
+// tell tells of the marked items that have completed.
+func (p *partition[T]) tell(l *Lane[T], e *errands[T]) {
+	if len(e.marked) == 0 {
+		return
 	}
+	if p.pool.o.Completed != nil {
+		p.pool.o.Completed(l, e.marked)
+	}
+	clear(e.marked)
+	e.marked = e.marked[:0]
 }
 
 // freeKey hands the key of s to the item that waits for it.

@@ -15,7 +15,6 @@ type Pool[T any] struct {
 	stores sync.Pool    // of *store[T]
 	idle   sync.Pool    // of *worker[T]
 
-	keeps    bool          // completed items are kept for Completed or Release
 	total    atomic.Int64  // the limit over all lanes
 	laneMost atomic.Int64  // the limit per lane, 0 if there is none of its own
 	hired    atomic.Int64  // goroutines; changed under mu only
@@ -38,7 +37,6 @@ type Pool[T any] struct {
 // New makes a pool. It has no goroutine until a lane has work, and needs no closing: close its lanes, and use Wait.
 func New[T any](o Options[T]) *Pool[T] {
 	p := &Pool[T]{o: o.withDefaults(), parts: make(map[uint64]*partition[T])}
-	p.keeps = o.Release != nil || o.Completed != nil
 	p.total.Store(int64(p.o.Total))
 	p.laneMost.Store(int64(p.o.PerLane))
 	p.quiet.L = &p.mu

@@ -18,11 +18,11 @@ func (p *partition[T]) recall(w *worker[T], e *errands[T]) {
 		return // a batch is started whole
 	}
 	l := w.lane.Load()
-	done, released := max(begun-1, 0), len(e.released)
+	done := max(begun-1, 0)
 	for _, s := range w.slots[:done] {
 		p.returned(l, s, e)
 	}
-	p.completed(l, e, released)
+	p.tell(l, e)
 	for i := w.end - 1; i >= begun; i-- {
 		p.giveBack(l, w.slots[i])
 	}

@@ -27,6 +27,7 @@ type slot[T any] struct {
 	state   state
 	keyed   bool    // it has a key, so it stands in the key table or another slot of its key stands there for it
 	resumed bool    // it was held before
+	marked  bool    // Task.Mark was called; the running handler's, like the item
 	holding bool    // Hold was called and the handler has not returned yet
 	verdict verdict // what Resume or Finish said in that time
 }
@@ -58,7 +59,7 @@ func (b *slab[T]) give(s *slot[T]) {
 	var none T
 	s.item = none
 	s.next, s.by = nil, nil
-	s.state, s.keyed, s.resumed, s.holding, s.verdict = free, false, false, false, pending
+	s.state, s.keyed, s.resumed, s.marked, s.holding, s.verdict = free, false, false, false, false, pending
 	s.link, b.free = b.free, s
 	b.used--
 }

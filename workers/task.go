@@ -27,6 +27,9 @@ func (t *Task[T]) Worker() int { return t.worker.number }
 // Resumed says whether the i-th item was held before.
 func (t *Task[T]) Resumed(i int) bool { return t.slot(i).resumed }
 
+// Mark has the i-th item told of to Options.Completed once the handler has returned, unless it is held or goes back.
+func (t *Task[T]) Mark(i int) { t.slot(i).marked = true }
+
 func (t *Task[T]) slot(i int) *slot[T] {
 	if uint(i) >= uint(t.n) {
 		panic("workers: a task has no such item")
@@ -51,7 +54,7 @@ func (t *Task[T]) Hold(i int, keep T) Ticket {
 		panic("workers: the item is held already")
 	}
 	ticket := Ticket{lane: l, number: p.pool.tickets.Add(1)}
-	s.item, s.holding, s.verdict = keep, true, pending
+	s.item, s.holding, s.marked, s.verdict = keep, true, false, pending
 	if p.held == nil {
 		p.held = make(map[uint64]heldItem[T])
 	}

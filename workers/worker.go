@@ -60,7 +60,7 @@ func started(at uint64) int { return int(at & startedMask) }
 func newWorker[T any](p *Pool[T]) *worker[T] {
 	w := &worker[T]{pool: p, slots: make([]*slot[T], 0, max(maxChunk, p.o.BatchSize))}
 	w.task.worker = w
-	if p.keeps {
+	if p.o.Release != nil {
 		w.errands.released = make([]T, 0, cap(w.slots))
 	}
 	return w
