@@ -1,0 +1,101 @@
+package enginetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/gaplesshq/gapless/engine"
+)
+
+// reported is what a child said that it did, before it was killed.
+type reported struct {
+	begun, done map[place]bool
+}
+
+// until reads what the child says until cond holds.
+func (c *child) until(w *world, what string, r *reported, cond func() bool) {
+	w.Helper()
+	timeout := time.After(patience)
+	for !cond() {
+		select {
+		case line, ok := <-c.lines:
+			if !ok {
+				w.Fatalf("the child ended before: %s", what)
+			}
+			var word string
+			var p place
+			if _, err := fmt.Sscan(line, &word, &p.partition, &p.offset); err != nil {
+				w.Logf("the child says: %s", line)
+				continue
+			}
+			map[string]map[place]bool{"begun": r.begun, "done": r.done}[word][p] = true
+		case <-timeout:
+			w.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// C1: ten records that were handled, but not committed, when their member was killed are all redelivered after a restart.
+func TestTenHandledButNotCommittedAreRedelivered(t *testing.T) {
+	w := newWorld(t, 1)
+	l := w.ledger()
+	// Five records that were committed, so that it shows that only the ten come again.
+	w.produce(0, keyed(5, 5)...)
+	m := w.start(w.config(l.keep(nil)))
+	l.reaches(5)
+	m.stop()
+
+	w.produce(0, keyed(10, 5)...)
+	r := reported{map[place]bool{}, map[place]bool{}}
+	victim := w.spawn(childOrder{CommitMillis: 3_600_000})
+	victim.until(w, "ten records handled", &r, func() bool { return len(r.done) == 10 })
+	victim.kill()
+	if at := w.committed(0); at != 5 {
+		t.Fatalf("committed %d, though nothing was to be committed after 5", at)
+	}
+
+	again := w.ledger()
+	m = w.start(w.config(again.keep(nil)))
+	again.reaches(10)
+	w.noLagLeft()
+	m.stop()
+	if got := again.offsets(0); fmt.Sprint(got) != "[5 6 7 8 9 10 11 12 13 14]" {
+		t.Errorf("redelivered %v", got)
+	}
+}
+
+// C1, C3: a member is killed in the middle of a batch. Every record that it had not finished is delivered again, and none
+// below what it had committed; and it had committed only what it had finished.
+func TestKilledInMidBatch(t *testing.T) {
+	w := newWorld(t, 2)
+	const n = 300
+	w.produceAll(n, 30)
+	r := reported{map[place]bool{}, map[place]bool{}}
+	victim := w.spawn(childOrder{CommitMillis: 20, BatchSize: 10, BlockAfter: 200})
+	victim.until(w, "200 records handled, and a batch in hand", &r, func() bool { return len(r.done) >= 200 && len(r.begun) > len(r.done) })
+	w.eventually("it has committed something", func() bool { return w.committed(0)+w.committed(1) > 0 })
+	victim.kill()
+	victim.until(w, "the rest of what it said", &r, func() bool { return len(victim.lines) == 0 })
+	committed := []int64{w.committed(0), w.committed(1)}
+	t.Logf("killed with %d records begun, %d done, %v committed", len(r.begun), len(r.done), committed)
+
+	l := w.ledger()
+	m := w.start(w.config(l.keep(nil)))
+	l.reaches(2*n - int(committed[0]+committed[1]))
+	w.noLagLeft()
+	m.stop()
+	for p := range w.parts {
+		for o := range int64(n) {
+			at := place{p, o}
+			below := o < committed[p]
+			if below && !r.done[at] {
+				t.Errorf("%v: %d was committed over it, but it was not finished", at, committed[p])
+			}
+			if l.has(p, o) == below {
+				t.Errorf("%v: redelivered %v; committed %d", at, l.has(p, o), committed[p])
+			}
+		}
+	}
+	m.quiet(engine.EventDataLoss, engine.EventHeld)
+}
