@@ -164,7 +164,7 @@ func bareLoop(b *testing.B, addr string) sample {
 			cl.AllowRebalance()
 			if time.Since(committed) > time.Second {
 				committed = time.Now()
-				cl.CommitOffsets(ctx, map[string]map[int32]kgo.EpochOffset{"t": maps(next["t"])}, nil)
+				cl.CommitOffsets(ctx, map[string]map[int32]kgo.EpochOffset{"t": copyOf(next["t"])}, nil)
 			}
 		}
 	}()
@@ -175,7 +175,7 @@ func bareLoop(b *testing.B, addr string) sample {
 	return s
 }
 
-func maps(m map[int32]kgo.EpochOffset) map[int32]kgo.EpochOffset {
+func copyOf(m map[int32]kgo.EpochOffset) map[int32]kgo.EpochOffset {
 	c := map[int32]kgo.EpochOffset{}
 	for k, v := range m {
 		c[k] = v

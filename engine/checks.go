@@ -320,9 +320,6 @@ func (e *Engine) warnOfConfig() {
 	if e.cfg.HandlerTimeout > e.cfg.DrainTimeout {
 		warn("HandlerTimeout %v is above DrainTimeout %v: a rebalance ends handlers that may still run; their records are handled again", e.cfg.HandlerTimeout, e.cfg.DrainTimeout)
 	}
-	if e.cfg.DrainTimeout+e.cfg.CommitTimeout > e.cfg.RebalanceTimeout {
-		warn("DrainTimeout %v and CommitTimeout %v exceed RebalanceTimeout %v together: the group may throw this member out while it hands over", e.cfg.DrainTimeout, e.cfg.CommitTimeout, e.cfg.RebalanceTimeout)
-	}
 }
 
 // leaveStatic says the static member's good-bye. Classic: nothing, unless it is to leave for good. KIP-848: epoch -2 keeps its

@@ -185,8 +185,10 @@ func (c *sessionClock) judge(expired bool) {
 		if ep.owner.MemberID != member || phase(ep.phase.Load()) > phaseActive {
 			continue
 		}
-		ep.newCtx()
 		ep.mu.Lock()
+		if ep.ctx.Load().Err() != nil { // an epoch that began meanwhile has a good one
+			ep.newCtx()
+		}
 		e.unpauseLane(ep)
 		ep.mu.Unlock()
 	}

@@ -66,23 +66,26 @@ func (e *Engine) commit(ctx context.Context, eps []*epoch, timeout time.Duration
 	if len(sent) == 0 {
 		return nil
 	}
+	req, topics := e.commitRequest(offsets, sent)
+	if err := fenceCommit(req, sent); err != nil {
+		e.commitFailed(sent, err)
+		return err
+	}
 	begun := time.Now()
 	answer := make(chan error, 1)
-	fence := func(req *kmsg.OffsetCommitRequest) error {
-		if e.clock.suspended.Load() { // it may have waited for a rebalance
-			return errSuspended
+	// Not through the client's CommitOffsets: where that is answered with UNKNOWN_MEMBER_ID the client rejoins under another
+	// member id and keeps what it is given again, as if nobody had had it in between. So it hears of a loss by its heartbeat
+	// only, which ends everything cleanly.
+	go func() {
+		resp, err := req.RequestWith(ctx, e.cl)
+		if err == nil {
+			nameTopics(resp, topics)
+			err = e.committedBy(resp, sent, offsets)
+		} else {
+			e.commitFailed(sent, err)
 		}
-		return fenceCommit(req, sent)
-	}
-	e.cl.CommitOffsets(kgo.PreCommitFnContext(ctx, fence), offsets,
-		func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
-			if err == nil {
-				err = e.committedBy(resp, sent, offsets)
-			} else {
-				e.commitFailed(sent, err)
-			}
-			answer <- err
-		})
+		answer <- err
+	}()
 	select {
 	case err := <-answer:
 		e.counts.commit(time.Since(begun), err)
@@ -91,6 +94,46 @@ func (e *Engine) commit(ctx context.Context, eps []*epoch, timeout time.Duration
 		// The client gives the request up at the same deadline and reports to the callback; don't bet on it.
 		e.counts.commit(time.Since(begun), ctx.Err())
 		return fmt.Errorf("gapless: the commit was not answered: %w", ctx.Err())
+	}
+}
+
+// commitRequest is the request for these offsets under the present member id, and the names of the topics by their ids: since
+// its version 10 the protocol knows only those.
+func (e *Engine) commitRequest(offsets map[string]map[int32]kgo.EpochOffset, sent map[tp]*epoch) (*kmsg.OffsetCommitRequest, map[[16]byte]string) {
+	req := kmsg.NewPtrOffsetCommitRequest()
+	req.Group = e.cfg.Group
+	req.MemberID, req.Generation = e.cl.GroupMetadata()
+	if e.cfg.InstanceID != "" {
+		req.InstanceID = &e.cfg.InstanceID
+	}
+	names := map[[16]byte]string{}
+	for topic, ps := range offsets {
+		t := kmsg.NewOffsetCommitRequestTopic()
+		t.Topic = topic
+		e.mu.Lock()
+		t.TopicID = e.topics[topic].id
+		e.mu.Unlock()
+		for p, o := range ps {
+			if id := sent[tp{topic, p}].topicID; id != ([16]byte{}) { // the one that the epoch began with
+				t.TopicID = id
+			}
+			rp := kmsg.NewOffsetCommitRequestTopicPartition()
+			rp.Partition, rp.Offset, rp.LeaderEpoch = p, o.Offset, o.Epoch
+			rp.Metadata = &req.MemberID
+			t.Partitions = append(t.Partitions, rp)
+		}
+		names[t.TopicID] = topic
+		req.Topics = append(req.Topics, t)
+	}
+	return req, names
+}
+
+// nameTopics gives the topics of an answer their names.
+func nameTopics(resp *kmsg.OffsetCommitResponse, names map[[16]byte]string) {
+	for i := range resp.Topics {
+		if t := &resp.Topics[i]; t.Topic == "" {
+			t.Topic = names[t.TopicID]
+		}
 	}
 }
 

@@ -295,3 +295,20 @@ func TestTopicIsCreatedAgain(t *testing.T) {
 		})
 	}
 }
+
+// C8: the last commit of a revoke or a stop is tried again while the group is between two generations.
+func TestLastCommitIsTriedAgain(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		c := brisk(w.config(func(context.Context, *Record) error { return nil }))
+		c.Commit.Interval = time.Hour
+		m := w.start(c)
+		w.eventually("the start is committed", func() bool { return w.committed("t", 0) == 0 })
+		w.produce(0, "x")
+		w.eventually("handled", func() bool { return m.part(0).Frontier == 1 })
+		h := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Topic: "t", Err: kerr.RebalanceInProgress, Count: 3})
+		m.stop()
+		if at := w.committed("t", 0); at != 1 || h.Hits() != 3 {
+			t.Errorf("committed %d after %d refusals", at, h.Hits())
+		}
+	})
+}

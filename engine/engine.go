@@ -78,6 +78,7 @@ func New(cfg Config) (*Engine, error) {
 			return nil, err
 		}
 	}
+	cfg.wrapHandlers()
 	e := &Engine{
 		cfg:       cfg,
 		log:       cfg.Log.With().Str("group", cfg.Group).Logger(),

@@ -49,6 +49,8 @@ type epoch struct {
 	tr    *tracker.Tracker
 	ctx   atomic.Pointer[handlerCtx]
 
+	begun bool // something was delivered; the fetch loop's own
+
 	mu sync.Mutex // guards what follows; never held across a wait
 
 	// What the group had at the assignment.
@@ -95,8 +97,11 @@ type handlerCtx struct {
 type slice struct {
 	first     tracker.Seq
 	n         int
-	bytes     int64
+	bytes     int64 // of the fetch; 0 once everything that is left is copied
+	copies    int64 // of the copies that were made of leftovers
 	copied    bool
+	leftover  bool      // most of it is done
+	looked    int       // how much was left when the lane was last looked through for it
 	at        time.Time // delivered
 	timestamp time.Time // of its first record
 }
@@ -185,11 +190,11 @@ func (ep *epoch) frontier() (int64, int32) {
 	return ep.tr.Frontier()
 }
 
-// isStopped says whether fetching is paused.
-func (ep *epoch) isStopped() bool {
+// mayResume says whether fetching is paused for a reason that goes away with what is held.
+func (ep *epoch) mayResume() bool {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	return ep.stops != 0
+	return ep.stops&stopsBriefly != 0
 }
 
 // running says whether handlers or outputs of this epoch are still under way.

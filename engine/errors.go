@@ -26,21 +26,29 @@ type steer struct {
 
 func (s *steer) Unwrap() error { return s.error }
 
+// steering makes a steering error; nothing is left of a nil one, so that `return Permanent(do())` is right when do succeeds.
+func steering(err error, v verdict, after time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return &steer{error: err, verdict: v, after: after}
+}
+
 // Permanent says that trying again can't help: the record is given up at once (see Config.DeadLetter).
-func Permanent(err error) error { return &steer{error: err, verdict: verdictPermanent} }
+func Permanent(err error) error { return steering(err, verdictPermanent, 0) }
 
 // RetryAfter asks for the next attempt after d instead of the usual delay, at most Retry.MaxRetryAfter. The attempt counts.
-func RetryAfter(d time.Duration, err error) error { return &steer{error: err, after: max(d, 1)} }
+func RetryAfter(d time.Duration, err error) error { return steering(err, verdictRetry, max(d, 1)) }
 
 // Skip settles the record without its work being done; it is counted and logged with the reason.
 func Skip(reason string) error { return &steer{error: errors.New(reason), verdict: verdictSkip} }
 
 // Hold stops the record's partition: nothing of it starts and nothing passes the record until the engine is restarted, or
 // Engine.Unhold tries it again.
-func Hold(err error) error { return &steer{error: err, verdict: verdictHold} }
+func Hold(err error) error { return steering(err, verdictHold, 0) }
 
 // End stops the whole engine; Run returns err. The record stays unsettled and is delivered again after the restart.
-func End(err error) error { return &steer{error: err, verdict: verdictEnd} }
+func End(err error) error { return steering(err, verdictEnd, 0) }
 
 func steerOf(err error) (verdict, time.Duration) {
 	var s *steer

@@ -167,10 +167,10 @@ func (e *Engine) account(ep *epoch) int64 {
 		if left == 0 {
 			continue
 		}
-		if !s.copied && left <= s.n/leftoverShare && s.n >= leftoverShare {
-			leftovers = true
-		}
-		sum += s.bytes
+		s.leftover = left <= s.n/leftoverShare && s.looked != left // a look at the lane is worth it when something has changed
+		s.looked = left
+		leftovers = leftovers || s.leftover && !s.copied
+		sum += s.bytes + s.copies
 		keep = append(keep, s)
 	}
 	clear(ep.slices[len(keep):])
@@ -191,15 +191,14 @@ const leftoverShare = 8
 // copyLeftovers gives the waiting records of mostly finished slices memory of their own, so that they no longer pin their
 // fetch. Running ones belong to their handler and can't be copied: their slice counts whole until they return. ep.mu is held.
 func (ep *epoch) copyLeftovers() {
-	owned := map[int]int64{} // slice index -> bytes of the copies
-	waiting := map[int]int{}
+	type found struct {
+		bytes   int64
+		waiting int
+	}
+	copies := map[int]found{}
 	ep.lane.EachWaiting(func(it *item) {
 		i := ep.sliceOf(it.seq)
-		if i < 0 {
-			return
-		}
-		s := &ep.slices[i]
-		if s.copied || ep.tr.Undone(s.first, s.n) > s.n/leftoverShare {
+		if i < 0 || ep.slices[i].copied || !ep.slices[i].leftover {
 			return
 		}
 		if it.rec.Context != nil { // still the fetch's
@@ -207,15 +206,17 @@ func (ep *epoch) copyLeftovers() {
 			it.rec.Recycle()
 			it.rec = c
 		}
-		owned[i] += int64(len(it.rec.Key)+len(it.rec.Value)) + recordOverhead
-		waiting[i]++
+		f := copies[i]
+		copies[i] = found{f.bytes + sizeOf(it.rec), f.waiting + 1}
 	})
-	for i, bytes := range owned {
+	for i, f := range copies {
 		s := &ep.slices[i]
-		if ep.tr.Undone(s.first, s.n) <= waiting[i] { // nothing of it runs
-			ep.bytes += bytes - s.bytes
-			s.bytes, s.copied = bytes, true
+		ep.bytes -= s.bytes + s.copies
+		s.copies = f.bytes
+		if s.looked <= f.waiting { // nothing of it runs, so nothing pins the fetch any more
+			s.bytes, s.copied = 0, true
 		}
+		ep.bytes += s.bytes + s.copies
 	}
 }
 

@@ -9,13 +9,16 @@ import (
 
 	"github.com/gaplesshq/gapless/tracker"
 	"github.com/gaplesshq/gapless/workers"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // workerState is what one worker needs at hand, so that a record costs no allocation.
 type workerState struct {
 	rec   Record
+	own   kgo.Record // what rec points at: a handler may change its fields, the lane's record stays what it was
 	batch Batch
 	recs  []Record
+	owns  []kgo.Record
 	_     [64]byte // no false sharing with the next worker's
 }
 
@@ -50,7 +53,8 @@ func (e *Engine) handle(t *workers.Task[item]) {
 		return
 	}
 	r := &w.rec
-	r.Record, r.Attempt = it.rec, it.st.attempt()
+	w.own = *it.rec
+	r.Record, r.Attempt = &w.own, it.st.attempt()
 	if r.ep != ep { // a store of a pointer is not free
 		r.ep = ep
 	}
@@ -103,9 +107,10 @@ func (e *Engine) handleBatch(t *workers.Task[item], ep *epoch) {
 	b := &w.batch
 	b.Topic, b.Partition = ep.topic, ep.partition
 	if cap(w.recs) < n {
-		w.recs = make([]Record, n)
+		w.recs, w.owns = make([]Record, n), make([]kgo.Record, n)
 	}
-	w.recs = w.recs[:n]
+	w.recs, w.owns = w.recs[:n], w.owns[:n]
+	defer clear(w.owns)
 	b.Records, b.errs = b.Records[:0], append(b.errs[:0], make([]error, n)...)
 	// Records that were parked for their outputs or their dead letter go on where they were; only the rest is handled.
 	idx := make([]int, 0, n)
@@ -124,7 +129,8 @@ func (e *Engine) handleBatch(t *workers.Task[item], ep *epoch) {
 			continue
 		}
 		r := &w.recs[len(idx)]
-		*r = Record{Record: it.rec, ep: ep, Attempt: it.st.attempt()}
+		w.owns[len(idx)] = *it.rec
+		*r = Record{Record: &w.owns[len(idx)], ep: ep, Attempt: it.st.attempt()}
 		b.Records = append(b.Records, r)
 		idx = append(idx, i)
 	}
@@ -186,14 +192,14 @@ func (e *Engine) callBatch(ctx context.Context, ep *epoch, b *Batch) (err error)
 // turn hears from a worker after each chunk: two clock reads serve up to 64 records.
 func (e *Engine) turn(worker int, l *workers.Lane[item], n int, elapsed time.Duration) {
 	ep := l.Owner().(*epoch)
-	e.local(worker).rec.Record = nil // or an idle worker would pin its last fetch
+	e.local(worker).own = kgo.Record{} // or an idle worker would pin its last fetch
 	ep.handled.Add(int64(n))
 	e.lat.observe(worker, n, elapsed)
 	if e.cfg.Commit.Records > 0 {
 		e.countTowardsCommit(int64(n))
 	}
 	// A lane that is held up by its bytes or its span drains without passing the pool's low mark.
-	if ep.isStopped() {
+	if ep.mayResume() {
 		e.wakeFlow()
 	}
 }
@@ -258,23 +264,19 @@ func (e *Engine) failed(ctx context.Context, t *workers.Task[item], i int, ep *e
 	if st == nil {
 		st = &retryState{ep: ep, seq: it.seq, firstFailed: time.Now()}
 	}
+	err = tame(err)
 	st.attempts++
 	st.lastErr = err
 	e.counts.failures.Add(1)
 	ep.failures.Add(1)
-	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
-		// The engine ended the attempt (drain, loss, suspension), so it is not the record's fault and does not count. The record
-		// stays unsettled; if the epoch lives on (a suspension that ends) it is tried again.
+	if v, _ := steerOf(err); ctx.Err() != nil && v != verdictEnd {
+		// The engine ended the attempt (drain, loss, suspension), so whatever the handler made of that is not the record's fault
+		// and does not count. The record stays unsettled; if the epoch lives on (a suspension that ends) it is tried again.
 		st.attempts--
 		e.park(t, i, ep, it, st, stageRetry, 0)
 		return
 	}
-	if e.cfg.Retry.Classify != nil {
-		err = e.cfg.Retry.Classify(err)
-		if err == nil {
-			err = st.lastErr
-		}
-	}
+	err = e.classify(err)
 	verdict, wait := steerOf(err)
 	switch {
 	case verdict == verdictSkip:
@@ -298,6 +300,33 @@ func (e *Engine) failed(ctx context.Context, t *workers.Task[item], i int, ep *e
 	default:
 		e.giveUp(t, i, ep, it, st, err)
 	}
+}
+
+// classify lets Retry.Classify have its say.
+func (e *Engine) classify(err error) (out error) {
+	if e.cfg.Retry.Classify == nil {
+		return err
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			out = &PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	if out = e.cfg.Retry.Classify(err); out == nil {
+		return err
+	}
+	return tame(out)
+}
+
+// tame makes sure that the text of a handler's error can be had: a typed nil would panic wherever it is logged.
+func tame(err error) (out error) {
+	defer func() {
+		if p := recover(); p != nil {
+			out = &PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	_ = err.Error()
+	return err
 }
 
 // giveUp does what DeadLetter.GiveUp says with a record whose attempts are spent.

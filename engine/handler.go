@@ -38,6 +38,24 @@ func (f BatchHandlerFunc) HandleBatch(ctx context.Context, b *Batch) error { ret
 // Middleware wraps a Handler in another.
 type Middleware func(Handler) Handler
 
+// wrapHandlers puts the middleware around every handler, once.
+func (c *Config) wrapHandlers() {
+	wrap := func(h Handler) Handler {
+		for i := len(c.Middleware) - 1; i >= 0; i-- {
+			h = c.Middleware[i](h)
+		}
+		return h
+	}
+	if c.Handler != nil {
+		c.Handler = wrap(c.Handler)
+	}
+	own := make(map[string]Handler, len(c.Handlers))
+	for topic, h := range c.Handlers {
+		own[topic] = wrap(h)
+	}
+	c.Handlers = own
+}
+
 // JSON is a Handler for values that are JSON. A value that can't be decoded is a Permanent error.
 func JSON[T any](fn func(ctx context.Context, v T, r *Record) error) Handler {
 	return Decoded(func(b []byte) (v T, err error) {

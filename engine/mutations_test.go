@@ -15,7 +15,7 @@ package engine
 //	a revoke does not wait for the stop's drain                     StopWhileAnotherJoins
 //	a revoke under another member id commits (1)                    StaleCommitDoesNotRewind
 //	a loss does not end the epoch                                   StaleCommitDoesNotRewind, StuckHandler
-//	partitions that the client keeps through a rejoin stay adrift   ThrownOutAndAlone
+//	partitions that are lost here and not at the client stay so     CommitErrors
 //	a partition that is assigned twice begins another epoch         AssignedTwice
 //	completions of an ended epoch count                             BackToTheSameMember, DrainDeadline
 //	the outcome of an ended epoch's handler is carried out          OutcomeAfterLoss
@@ -36,4 +36,5 @@ package engine
 //	a hard stop ends no context, or does not cut the drain short    HardStop
 //	Status shows the bytes of the last fetch                        RebalanceChurn, RandomSteps
 //
-// (1) with the check in the revoke and the fence of the commit both gone: either alone is enough.
+// (1) with the check in the revoke and the fence of the commit both gone, and the client's own CommitOffsets, which rejoins under
+// another member id, in place of the plain request: any one of the three is enough.

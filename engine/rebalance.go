@@ -10,6 +10,7 @@ import (
 
 	"github.com/gaplesshq/gapless/tracker"
 	"github.com/gaplesshq/gapless/workers"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -139,14 +140,10 @@ func (e *Engine) handlerFor(topic string) (Handler, BatchHandler) {
 		}
 		return nil, e.cfg.BatchHandler
 	}
-	h := e.cfg.Handlers[topic]
-	if h == nil {
-		h = e.cfg.Handler
+	if h := e.cfg.Handlers[topic]; h != nil {
+		return h, nil
 	}
-	for i := len(e.cfg.Middleware) - 1; i >= 0; i-- {
-		h = e.cfg.Middleware[i](h)
-	}
-	return h, nil
+	return e.cfg.Handler, nil
 }
 
 // activate opens the lane of an epoch whose start offset is known.
@@ -256,7 +253,7 @@ func (e *Engine) drain(ctx context.Context, eps []*epoch, why string) {
 	for _, ep := range late {
 		ep.endCtx(errDrained)
 	}
-	if err := e.commit(ctx, drained, e.cfg.CommitTimeout); err != nil {
+	if err := e.lastCommit(ctx, drained); err != nil {
 		e.emit(Event{Name: EventCommitFailed, Err: err, Partition: -1, Hint: "on " + why + ": what was settled since the last commit is delivered again"})
 	}
 	for _, ep := range drained {
@@ -278,6 +275,26 @@ func (e *Engine) drain(ctx context.Context, eps []*epoch, why string) {
 		e.emit(ev)
 	}
 	e.awaitEnded(elsewhere, deadline.Add(e.cfg.CommitTimeout))
+}
+
+// lastCommit commits for the last time. It tries again where the group is between two generations: there is no later commit
+// that would make up for it.
+func (e *Engine) lastCommit(ctx context.Context, eps []*epoch) error {
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.CommitTimeout)
+	defer cancel()
+	for {
+		err := e.commit(ctx, eps, e.cfg.CommitTimeout)
+		if !errors.Is(err, kerr.RebalanceInProgress) && !errors.Is(err, kerr.IllegalGeneration) {
+			return err
+		}
+		tick, stop := after(100 * time.Millisecond)
+		select {
+		case <-tick:
+		case <-ctx.Done():
+			return err
+		}
+		stop()
+	}
 }
 
 // awaitEnded waits for epochs that another drain ends. A revoke that returned before would let the next owner begin, and the
@@ -328,9 +345,9 @@ func (e *Engine) awaitDrained(ctx context.Context, eps []*epoch, deadline time.T
 
 // end closes an epoch: from now on its completions only count, and nothing of it is committed. Handlers that still run keep
 // their keys until they return (C6).
-func (e *Engine) end(ep *epoch, cause error) {
+func (e *Engine) end(ep *epoch, cause error) bool {
 	if !ep.advance(phaseClosed) {
-		return
+		return false
 	}
 	ep.endCtx(cause)
 	if lane := ep.opened(); lane != nil {
@@ -352,23 +369,33 @@ func (e *Engine) end(ep *epoch, cause error) {
 	}
 	e.mu.Unlock()
 	e.forget(ep)
+	return true
 }
 
 // renew ends an epoch and begins another for the same assignment, at another position.
-func (e *Engine) renew(old *epoch, offset int64, leaderEpoch int32, why string) *epoch {
-	e.end(old, errRenewed)
-	ep := e.assign(old.tp, Owner{MemberID: old.owner.MemberID, Generation: old.owner.Generation})
+func (e *Engine) renew(old *epoch, offset int64, leaderEpoch int32, why string) (ep *epoch, again bool) {
+	if frontier, _ := old.frontier(); frontier >= 0 && frontier < offset {
+		// What the old epoch had not finished is still in the log below the new position: it is fetched again.
+		offset, leaderEpoch, again = frontier, -1, true
+	}
+	if !e.end(old, errRenewed) {
+		return nil, false // lost in the meantime: not ours to begin anew
+	}
+	ep = e.assign(old.tp, Owner{MemberID: old.owner.MemberID, Generation: old.owner.Generation})
 	ep.topicID = old.topicID
 	e.mu.Lock()
 	current := e.epochs[ep.tp] == ep
 	e.mu.Unlock()
 	if !current {
-		return nil
+		return nil, false
 	}
 	ep.claim = true // the position went back; the group is to know
 	e.emit(Event{Name: EventRenewed, Topic: ep.topic, Partition: ep.partition, Offset: offset, Hint: why})
 	e.activate(ep, offset, leaderEpoch)
-	return ep
+	if again {
+		e.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{ep.topic: {ep.partition: {Epoch: -1, Offset: offset}}})
+	}
+	return ep, again
 }
 
 // noteAssignment says how many partitions are assigned here now.

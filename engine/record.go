@@ -7,8 +7,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Record is a Kafka record on its way through a handler. It is the worker's own: it and all that it points to are valid until
-// the handler returns. Clone to keep it longer.
+// Record is a Kafka record on its way through a handler. It and all that it points to are valid until the handler returns; Clone
+// to keep it longer. Its fields are the handler's own and may be changed (middleware may cut a prefix off Value); a retry and a
+// dead letter begin from the record as it was. The bytes of key, value and headers must not be written to.
 type Record struct {
 	*kgo.Record
 	// Attempt counts from 1.
@@ -38,7 +39,12 @@ func (r *Record) Owner() Owner {
 // Emit adds an output: once the handler has returned nil, it is produced, and the record is settled only when it is
 // acknowledged. The outputs of an attempt that fails are dropped. An output that can't be written counts as a failure of the
 // attempt. The engine owns out from then on.
-func (r *Record) Emit(out *kgo.Record) { r.outs = append(r.outs, out) }
+func (r *Record) Emit(out *kgo.Record) {
+	if out == r.Record { // the record itself, perhaps with another topic: it is not ours to give away
+		out = cloneRecord(out)
+	}
+	r.outs = append(r.outs, out)
+}
 
 // Clone is a copy that stays valid after the handler has returned, and that pins nothing of the fetch it came in. Outputs can
 // not be emitted through it.

@@ -2,9 +2,12 @@ package engine
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"net"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,7 +99,7 @@ func (c *Config) validateTopics() error {
 		seen[t] = true
 	}
 	for _, t := range c.Topics {
-		if d := c.deadLetterTopic(t); c.writesDeadLetters() && d != t && seen[d] {
+		if d := c.deadLetterTopic(t); c.writesDeadLetters() && c.DeadLetter.Topic != "{topic}" && seen[d] {
 			return bad("Topics", "%q is the dead-letter topic of %q: what is dead-lettered would be consumed again for ever; consume it with another group and configuration", d, t)
 		}
 	}
@@ -121,6 +124,23 @@ func (c *Config) validateHandlers() error {
 	single, batch := c.Handler != nil || len(c.Handlers) > 0, c.batching()
 	if single == batch {
 		return bad("Handler", "set a Handler (or Handlers) or a BatchHandler (or BatchHandlers), one kind of the two")
+	}
+	for _, m := range c.Middleware {
+		if m == nil {
+			return bad("Middleware", "has a nil entry")
+		}
+	}
+	if len(c.Topics) > 0 {
+		for _, named := range []struct {
+			field  string
+			topics iter.Seq[string]
+		}{{"Handlers", maps.Keys(c.Handlers)}, {"BatchHandlers", maps.Keys(c.BatchHandlers)}} {
+			for t := range named.topics {
+				if !slices.Contains(c.Topics, t) {
+					return bad(named.field, "%q is not one of Topics", t)
+				}
+			}
+		}
 	}
 	if c.Handler != nil || c.BatchHandler != nil {
 		return nil
@@ -191,6 +211,12 @@ func (c *Config) validateFailure() error {
 	if err := oneOf("DeadLetter.AfterKey", d.AfterKey, KeyContinues, KeyHolds, KeyFollows); err != nil {
 		return err
 	}
+	if d.BreakerRatio < 0 {
+		return bad("DeadLetter.BreakerRatio", "%v is negative; 1 = never", d.BreakerRatio)
+	}
+	if d.Retention > 0 && d.Retention < time.Minute {
+		return bad("DeadLetter.Retention", "%v is too short to look at a dead letter; negative = for ever", d.Retention)
+	}
 	if d.AfterKey != KeyContinues && c.Order != OrderKey {
 		return bad("DeadLetter.AfterKey", "%q needs Order %q", d.AfterKey, OrderKey)
 	}
@@ -225,6 +251,9 @@ func (c *Config) validateTimes() error {
 	if c.HeartbeatInterval*2 > c.SessionTimeout {
 		return bad("HeartbeatInterval", "%v is more than half of SessionTimeout (%v); a third is usual", c.HeartbeatInterval, c.SessionTimeout)
 	}
+	if c.DrainTimeout+c.CommitTimeout > c.RebalanceTimeout {
+		return bad("CommitTimeout", "%v and DrainTimeout (%v) exceed RebalanceTimeout (%v) together: the group would throw the member out while it hands over", c.CommitTimeout, c.DrainTimeout, c.RebalanceTimeout)
+	}
 	if c.DrainTimeout > c.RebalanceTimeout/3 {
 		return bad("DrainTimeout", "%v is more than a third of RebalanceTimeout (%v): the group would throw the member out while it drains", c.DrainTimeout, c.RebalanceTimeout)
 	}
@@ -243,7 +272,7 @@ var refusedOpts = []struct {
 	{"AutoCommitCallback", kgo.AutoCommitCallback, "the engine commits; see Config.OnEvent"},
 	{"GreedyAutoCommit", kgo.GreedyAutoCommit, "the engine commits; see Config.Commit"},
 	{"DisableAutoCommit", kgo.DisableAutoCommit, "the engine sets it"},
-	{"OnPartitionsCallbackBlocked", kgo.OnPartitionsCallbackBlocked, "the engine needs it"},
+	{"OnPartitionsCallbackBlocked", kgo.OnPartitionsCallbackBlocked, "the engine never blocks a rebalance"},
 	{"OnOffsetsFetched", kgo.OnOffsetsFetched, "the engine needs it"},
 	{"AdjustFetchOffsetsFn", kgo.AdjustFetchOffsetsFn, "the engine needs it; see Config.Start"},
 	{"BlockRebalanceOnPoll", kgo.BlockRebalanceOnPoll, "the engine sets it"},
@@ -269,6 +298,10 @@ var refusedOpts = []struct {
 	{"RequiredAcks", kgo.RequiredAcks, "outputs and dead letters are acknowledged by all in-sync replicas"},
 	{"DisableIdempotentWrite", kgo.DisableIdempotentWrite, "outputs and dead letters are written idempotently"},
 	{"RecordPartitioner", kgo.RecordPartitioner, "outputs are partitioned as the Java client does"},
+	{"ManualFlushing", kgo.ManualFlushing, "outputs and dead letters would never leave"},
+	{"DefaultProduceTopic", kgo.DefaultProduceTopic, "an output names its topic"},
+	{"DefaultProduceTopicAlways", kgo.DefaultProduceTopicAlways, "dead letters would go elsewhere"},
+	{"StopProducerOnDataLossDetected", kgo.StopProducerOnDataLossDetected, "no output could be written any more"},
 	{"WithContext", kgo.WithContext, "the engine's lifetime is Run's and Stop's"},
 }
 

@@ -70,7 +70,7 @@ func (n *node) awaitReady(ctx context.Context) error {
 		return nil
 	case <-proc.exited:
 		reason = proc.exitError()
-		if n.tail.contains("Address already in use") {
+		if proc.taken { // its last lines do not say so: it shuts down in many words
 			reason = errPortTaken
 		}
 	case <-timeout.Done():

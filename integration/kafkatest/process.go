@@ -20,6 +20,7 @@ type process struct {
 	ready  chan struct{} // closed when the broker has logged that it started
 	exited chan struct{} // closed when it is gone and all it logged has been read
 	err    error         // why it is gone; to be read after exited
+	taken  bool          // it found one of its ports taken; to be read after exited
 }
 
 // startProcess runs a broker whose log goes to the given writer as well as to its tail.
@@ -61,6 +62,7 @@ func (p *process) follow(stdout io.Reader, log io.Writer) {
 		line, err := lines.ReadString('\n')
 		_, _ = io.WriteString(log, line)
 		p.tail.add(line)
+		p.taken = p.taken || strings.Contains(line, "Address already in use")
 		if !ready && strings.Contains(line, readyLine) {
 			ready = true
 			close(p.ready)
@@ -118,8 +120,6 @@ func (t *tail) String() string {
 	defer t.mu.Unlock()
 	return strings.Join(t.lines, "")
 }
-
-func (t *tail) contains(words string) bool { return strings.Contains(t.String(), words) }
 
 // exitError says how a process ended that should not have.
 func (p *process) exitError() error {

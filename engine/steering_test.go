@@ -1,0 +1,73 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+)
+
+// C8: an attempt that the engine ended (here: a drain's deadline) is not the record's fault, whatever error the handler makes
+// of it: it is neither counted nor dead-lettered.
+func TestEndedAttemptsDoNotCount(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		w.produce(0, "v")
+		begun := make(chan struct{})
+		c := w.config(func(ctx context.Context, _ *Record) error {
+			close(begun)
+			<-ctx.Done()
+			return Permanent(fmt.Errorf("rpc: %v", ctx.Err())) // wraps nothing
+		})
+		c.Retry.Attempts = 1
+		c.DrainTimeout = time.Second
+		m := w.start(c)
+		<-begun
+		m.cancel()
+		<-m.done
+		if n := m.count(EventRetryExhausted) + m.count(EventDeadLettered); n != 0 {
+			t.Errorf("given up: %v", m.names())
+		}
+		if at := w.committed("t", 0); at > 0 {
+			t.Errorf("committed %d", at)
+		}
+	})
+}
+
+type brokenError struct{ inner *int }
+
+func (b *brokenError) Error() string { return fmt.Sprint(*b.inner) }
+
+// An error whose text can't be had, and a classifier that panics, are errors like any other and not the end of the process.
+func TestBrokenErrors(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		w.produce(0, "typed nil", "classify")
+		c := w.config(func(_ context.Context, r *Record) error {
+			if string(r.Value) == "classify" {
+				return errBoom
+			}
+			var b *brokenError
+			return b
+		})
+		c.Retry.Attempts = 1
+		c.Retry.Classify = func(err error) error {
+			if errors.Is(err, errBoom) {
+				panic("classifier")
+			}
+			return err
+		}
+		m := w.start(c)
+		w.eventually("both are given up", func() bool { return w.committed("t", 0) == 2 })
+		m.stop()
+		w.dead("t.dlq", 2)
+	})
+}
+
+// Steering nothing is nothing: `return Permanent(do())` is right when do succeeds.
+func TestSteeringNil(t *testing.T) {
+	for _, err := range []error{Permanent(nil), RetryAfter(time.Second, nil), Hold(nil), End(nil)} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
