@@ -1,21 +1,28 @@
 package engine
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // breakers hold one breaker a topic. When most of what settles is dead-lettered, the handler is broken rather than the
 // records: the topic's work is held instead of drained into its dead-letter topic.
 type breakers struct {
-	mu     sync.Mutex
+	mu     sync.Mutex // comes before the engine's and the epochs'
 	topics map[string]*breaker
 }
 
+// breaker is also where a topic's successes are counted, over all its epochs. The other fields are under breakers.mu.
 type breaker struct {
+	handled atomic.Int64 // a chunk at a time, so it can be up to a chunk behind
+
 	open   bool
-	base   int64   // settled in epochs that have ended
-	dead   int64   // dead-lettered in all
+	since  int64   // what handled was when the ratio began to be judged
+	dead   int64   // given up since then
 	recent []int64 // how many had settled at each of the last dead letters; a window's worth
 }
 
+// of returns the breaker of a topic. b.mu is held.
 func (b *breakers) of(topic string) *breaker {
 	if b.topics == nil {
 		b.topics = map[string]*breaker{}
@@ -28,12 +35,18 @@ func (b *breakers) of(topic string) *breaker {
 	return br
 }
 
-// settledIn counts what has settled in a topic. Handler calls are counted a chunk at a time, so it can be up to a chunk behind.
-func (e *Engine) settledIn(topic string) (n int64) {
-	for _, ep := range e.allEpochs() {
-		if ep.topic == topic {
-			n += ep.handled.Load() - ep.failures.Load()
-		}
+func (b *breakers) topic(name string) *breaker {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.of(name)
+}
+
+// handled is how many records handlers have settled, in all topics.
+func (b *breakers) handled() (n int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, br := range b.topics {
+		n += br.handled.Load()
 	}
 	return n
 }
@@ -45,12 +58,20 @@ func (b *breakers) open(topic string) bool {
 	return b.of(topic).open
 }
 
+// holdIfOpen stops an epoch that begins while its topic's breaker is open.
+func (b *breakers) holdIfOpen(e *Engine, ep *epoch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.of(ep.topic).open {
+		e.stop(ep, stopBreaker, errBreaker)
+	}
+}
+
 // admit counts a record that is about to be dead-lettered, and judges the topic. False: the breaker is open, or opened with
 // this record, which is then held like the rest. It counts records as they are given up, not as their dead letters are
 // acknowledged: hundreds may be on their way by then.
 func (b *breakers) admit(e *Engine, ep *epoch) bool {
 	d := &e.cfg.DeadLetter
-	live := e.settledIn(ep.topic)
 	b.mu.Lock()
 	br := b.of(ep.topic)
 	if br.open {
@@ -58,66 +79,60 @@ func (b *breakers) admit(e *Engine, ep *epoch) bool {
 		return false
 	}
 	br.dead++
-	total := br.base + live + br.dead
+	total := br.handled.Load() - br.since + br.dead
 	br.recent = append(br.recent, total)
 	for len(br.recent) > 0 && br.recent[0] <= total-int64(d.BreakerWindow) {
 		br.recent = br.recent[1:]
 	}
 	looked := min(total, int64(d.BreakerWindow))
 	n := len(br.recent)
-	br.open = total >= int64(d.BreakerMin) && float64(n) > d.BreakerRatio*float64(looked)
+	br.open = total > int64(d.BreakerMin) && float64(n) > d.BreakerRatio*float64(looked)
 	trip := br.open
-	b.mu.Unlock()
-	if !trip {
-		return true
-	}
-	e.emit(Event{Name: EventBreakerOpen, Topic: ep.topic, Partition: -1, Count: int64(n),
-		Hint: "too large a share of what settled was dead-lettered; the topic's work is held until Engine.ResetBreaker or a restart"})
-	e.health.set("breaker "+ep.topic, errBreaker)
-	for _, other := range e.allEpochs() {
-		if other.topic == ep.topic {
-			e.stop(other, stopBreaker, errBreaker)
+	if trip { // under the lock, so that a reset comes before or after all of it
+		e.health.set("breaker "+ep.topic, errBreaker)
+		for _, other := range e.allEpochs() {
+			if other.topic == ep.topic {
+				e.stop(other, stopBreaker, errBreaker)
+			}
 		}
 	}
-	return false
+	b.mu.Unlock()
+	if trip {
+		e.emit(Event{Name: EventBreakerOpen, Topic: ep.topic, Partition: -1, Count: int64(n),
+			Hint: "too large a share of what settled was dead-lettered; the topic's work is held until Engine.ResetBreaker or a restart"})
+	}
+	return !trip
 }
 
-// ended keeps what had settled in an epoch that has ended.
-func (b *breakers) ended(ep *epoch) {
+// reset closes the breaker of a topic. It says whether it was open, and what waits for a dead letter.
+func (b *breakers) reset(e *Engine, topic string) (waiting []*retryState, was bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.of(ep.topic).base += ep.handled.Load() - ep.failures.Load()
+	br := b.of(topic)
+	was = br.open
+	br.open, br.recent, br.dead, br.since = false, nil, 0, br.handled.Load()
+	if !was {
+		return nil, false
+	}
+	e.health.set("breaker "+topic, nil)
+	for _, ep := range e.allEpochs() {
+		if ep.topic == topic {
+			e.resume(ep, stopBreaker)
+			waiting = append(waiting, ep.parkedAt(stageDeadLetter)...)
+		}
+	}
+	return waiting, true
 }
 
 // ResetBreaker closes the breaker of a topic: its work goes on, and the ratio is judged anew. It says whether it was open.
 func (e *Engine) ResetBreaker(topic string) bool {
-	b := &e.breakers
-	b.mu.Lock()
-	br := b.of(topic)
-	was := br.open
-	br.open, br.recent, br.dead, br.base = false, nil, 0, -e.settledIn(topic)
-	b.mu.Unlock()
+	waiting, was := e.breakers.reset(e, topic)
 	if !was {
 		return false
 	}
-	e.health.set("breaker "+topic, nil)
 	e.emit(Event{Name: EventBreakerReset, Topic: topic, Partition: -1})
-	for _, ep := range e.allEpochs() {
-		if ep.topic != topic {
-			continue
-		}
-		ep.mu.Lock()
-		var waiting []*retryState
-		for st := range ep.held {
-			if st.stage == stageDeadLetter {
-				waiting = append(waiting, st)
-			}
-		}
-		ep.mu.Unlock()
-		e.resume(ep, stopBreaker)
-		for _, st := range waiting {
-			e.writeDeadLetter(st)
-		}
+	for _, st := range waiting {
+		go e.writeDeadLetter(st) // it may wait for room in the producer's buffer
 	}
 	return true
 }

@@ -25,6 +25,10 @@ type sessionClock struct {
 	heard   time.Time     // when the first answer since the suspension came; zero = none yet
 	proven  bool          // an answer since then proves that the group still counts this member
 	moved   chan struct{}
+
+	refused, refusedLast time.Time // since when the instance id is held by another member, and when that was last said
+
+	fetches sync.Map // broker id -> time of its last answer to a fetch
 }
 
 func (c *sessionClock) init(e *Engine) {
@@ -34,6 +38,7 @@ func (c *sessionClock) init(e *Engine) {
 }
 
 const (
+	keyFetch                  = int16(kmsg.Fetch)
 	keyJoinGroup              = int16(kmsg.JoinGroup)
 	keyHeartbeat              = int16(kmsg.Heartbeat)
 	keySyncGroup              = int16(kmsg.SyncGroup)
@@ -53,9 +58,14 @@ func (c *sessionClock) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, 
 
 // OnBrokerE2E implements kgo.HookBrokerE2E. An answer that carries a member error counts here, too, but the client ends the
 // session at once on reading it, and the epochs with it. Commits do not count: heartbeats alone carry the clock.
-func (c *sessionClock) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
+func (c *sessionClock) OnBrokerE2E(broker kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
 	switch key {
 	case keyJoinGroup, keyHeartbeat, keySyncGroup, keyConsumerGroupHeartbeat:
+	case keyFetch:
+		if e2e.Err() == nil {
+			c.fetches.Store(broker.NodeID, time.Now())
+		}
+		return
 	default:
 		return
 	}
@@ -181,10 +191,12 @@ func (c *sessionClock) judge(expired bool) {
 		return
 	}
 	member, _ := e.cl.GroupMetadata()
+	resumed := 0
 	for _, ep := range eps {
 		if ep.owner.MemberID != member || phase(ep.phase.Load()) > phaseActive {
 			continue
 		}
+		resumed++
 		ep.mu.Lock()
 		if ep.ctx.Load().Err() != nil { // an epoch that began meanwhile has a good one
 			ep.newCtx()
@@ -192,5 +204,24 @@ func (c *sessionClock) judge(expired bool) {
 		e.unpauseLane(ep)
 		ep.mu.Unlock()
 	}
-	e.emit(Event{Name: EventResumed, Partition: -1, Count: int64(len(eps)), Hint: "the coordinator answers again and still counts this member"})
+	e.emit(Event{Name: EventResumed, Partition: -1, Count: int64(resumed), Hint: "the coordinator answers again; what it no longer counts as ours was given up"})
+}
+
+// fetchAnswered says whether a broker has answered a fetch within d.
+func (c *sessionClock) fetchAnswered(broker int32, d time.Duration) bool {
+	at, ok := c.fetches.Load(broker)
+	return ok && time.Since(at.(time.Time)) < d
+}
+
+// unreleased says that the group holds our instance id for another member, and for how long it has said so. A member that
+// crashed is forgotten after a session timeout.
+func (c *sessionClock) unreleased() (since, limit time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if c.refusedLast.IsZero() || now.Sub(c.refusedLast) > c.limit {
+		c.refused = now
+	}
+	c.refusedLast = now
+	return now.Sub(c.refused), c.limit
 }

@@ -119,7 +119,7 @@ func (e *Engine) commitRequest(offsets map[string]map[int32]kgo.EpochOffset, sen
 			}
 			rp := kmsg.NewOffsetCommitRequestTopicPartition()
 			rp.Partition, rp.Offset, rp.LeaderEpoch = p, o.Offset, o.Epoch
-			rp.Metadata = &req.MemberID
+			rp.Metadata = claimMetadata(sent[tp{topic, p}])
 			t.Partitions = append(t.Partitions, rp)
 		}
 		names[t.TopicID] = topic

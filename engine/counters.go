@@ -6,12 +6,11 @@ import (
 	"time"
 )
 
-// counters count what is rare. What is not (handler calls) is counted by worker and by epoch, a chunk at a time.
+// counters count what is rare. What is not (successes) is counted by epoch and by topic, a chunk at a time. All of them only grow.
 type counters struct {
-	failures, retries, deadLettered, deadLetterFailures, skipped, stale, outputs atomic.Int64
-	commits, commitErrors, lostEpochs, suspensions, lost, sinceCommit            atomic.Int64
-	handledBefore                                                                atomic.Int64 // in epochs that have ended
-	commitNanos                                                                  atomic.Int64
+	failures, retries, deadLettered, deadLetterFailures, skipped, stale atomic.Int64
+	commits, commitErrors, lostEpochs, suspensions, lost, sinceCommit   atomic.Int64
+	commitNanos                                                         atomic.Int64
 
 	mu     sync.Mutex
 	events map[EventName]int64

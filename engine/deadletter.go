@@ -157,42 +157,64 @@ func errorType(err error) string {
 // can't be written the partition holds.
 func (e *Engine) writeDeadLetter(st *retryState) {
 	ep := st.ep
-	st.mu.Lock()
-	if st.gone || st.writing {
-		st.mu.Unlock()
-		return
-	}
-	st.writing = true
-	admitted := st.admitted
-	st.mu.Unlock()
-	if !admitted {
-		admitted = e.breakers.admit(e, ep)
+	for {
 		st.mu.Lock()
-		st.admitted, st.writing = admitted, admitted
+		if st.gone || st.writing {
+			st.mu.Unlock()
+			return
+		}
+		if st.timer != nil { // a reset of the breaker comes before the next try
+			st.timer.Stop()
+		}
+		st.writing = true
+		admitted := st.admitted
 		st.mu.Unlock()
-	}
-	if !admitted { // parked until the breaker is reset
+		if admitted || e.breakers.admit(e, ep) {
+			break
+		}
+		st.mu.Lock()
+		st.writing = false
+		st.mu.Unlock()
 		if phase(ep.phase.Load()) >= phaseDraining {
 			e.letGo(st)
+			return
 		}
-		return
+		if e.breakers.open(ep.topic) { // its reset finds the record; one that came before this may have missed it
+			return
+		}
 	}
-	out, err := e.cfg.deadLetter(ep, st.rec, st.lastErr, st.attempts, time.Now(), st.omit)
+	st.mu.Lock()
+	st.admitted = true
+	st.mu.Unlock()
+	e.sendDeadLetter(st)
+}
+
+// sendDeadLetter hands the dead letter to the producer.
+func (e *Engine) sendDeadLetter(st *retryState) {
+	ep := st.ep
+	out, err := e.cfg.deadLetter(ep, st.rec, st.lastErr, int(st.attempts.Load()), time.Now(), st.omit)
 	if err != nil {
 		e.deadLetterFailed(st, err)
 		return
 	}
-	e.side.Produce(context.Background(), out, func(_ *kgo.Record, err error) {
-		switch {
+	st.mu.Lock()
+	if st.gone {
+		st.mu.Unlock()
+		return
+	}
+	ctx, cancel, entered := forRoom()
+	st.cancel = cancel
+	st.mu.Unlock()
+	defer entered()
+	e.side.Produce(ctx, out, func(_ *kgo.Record, err error) {
+		switch err = orNoRoom(ctx, err); {
 		case err == nil:
 			e.deadLettered(st)
 		case tooLarge(err) && !st.omit:
-			st.mu.Lock()
-			st.omit, st.writing = true, false
-			st.mu.Unlock()
+			st.omit = true
 			e.emit(Event{Name: EventDeadLetterCut, Topic: ep.topic, Partition: ep.partition, Offset: st.rec.Offset, Err: err,
 				Hint: "the record is too large for the dead-letter topic; its address and the failure are written without key and value"})
-			e.writeDeadLetter(st)
+			go e.sendDeadLetter(st) // inside a promise it might wait for room that only the next one makes
 		default:
 			e.deadLetterFailed(st, err)
 		}
@@ -205,44 +227,16 @@ func tooLarge(err error) bool {
 
 func (e *Engine) deadLettered(st *retryState) {
 	ep := st.ep
-	e.emit(Event{Name: EventDeadLettered, Topic: ep.topic, Partition: ep.partition, Offset: st.rec.Offset, Err: st.lastErr, Count: int64(st.attempts)})
-	if st.dlqTries > 0 {
-		e.health.set("dead letter "+ep.topic, nil)
-		e.resume(ep, stopDeadLetter)
-	}
+	e.health.set("dead letter "+ep.topic, nil) // its topic could not be made, but it is there now
+	e.emit(Event{Name: EventDeadLettered, Topic: ep.topic, Partition: ep.partition, Offset: st.rec.Offset, Err: st.lastErr, Count: int64(st.attempts.Load())})
 	e.complete(st, settledDeadLettered)
 }
 
 func (e *Engine) deadLetterFailed(st *retryState, err error) {
-	ep := st.ep
-	st.dlqTries++
-	e.counts.deadLetterFailures.Add(1)
-	wait := min(time.Second<<min(st.dlqTries-1, 5), 30*time.Second)
-	e.health.set("dead letter "+ep.topic, err)
-	if st.dlqTries == 1 || st.dlqTries%10 == 0 {
-		e.emit(Event{Name: EventDeadLetterFailed, Topic: ep.topic, Partition: ep.partition, Offset: st.rec.Offset, Err: err, Count: int64(st.dlqTries),
-			Hint: "the partition holds and the write is tried again with backoff; check the dead-letter topic, its ACLs and its size limit"})
-	}
-	e.stop(ep, stopDeadLetter, err)
 	st.mu.Lock()
-	defer st.mu.Unlock()
 	st.writing = false
-	if st.gone {
-		return
-	}
-	if phase(ep.phase.Load()) >= phaseDraining { // a drain waits for acknowledgements, not for the next try
-		go e.letGo(st)
-		return
-	}
-	st.timer = time.AfterFunc(wait, func() {
-		st.mu.Lock()
-		st.timer = nil
-		gone := st.gone
-		st.mu.Unlock()
-		if !gone {
-			e.writeDeadLetter(st)
-		}
-	})
+	st.mu.Unlock()
+	e.writeFailed(st, err)
 }
 
 // samePartition marks a dead letter for its partitioner: it goes to the partition that it names, where that exists.

@@ -62,6 +62,8 @@ type Engine struct {
 	failMu   sync.Mutex
 	failure  error
 	abandon  *AbandonedError
+	unsaved  error       // ErrLastCommit, and why
+	givenUp  []Abandoned // at a stop, while they waited for an acknowledgement; under mu
 	health   health
 	ended    atomic.Int64 // group sessions that ended in an error since the last assignment
 	eventMu  sync.Mutex
@@ -126,8 +128,9 @@ func New(cfg Config) (*Engine, error) {
 func release(it *item) { it.rec.Recycle() }
 
 // Run consumes until ctx ends, Stop is called or something fatal happens, and then drains, commits and leaves the group. It
-// returns nil after a clean stop, an *AbandonedError if handlers outlived the drain, or what was fatal: wrong credentials, a
-// missing topic, an error wrapped by End. An Engine runs once.
+// returns nil after a clean stop, an *AbandonedError if handlers outlived the drain or outputs or dead letters could not be
+// written by its end, ErrLastCommit, or what was fatal: wrong credentials, a missing topic, an error
+// wrapped by End; several of them joined. Nothing of that is a loss: the records are delivered again. An Engine runs once.
 func (e *Engine) Run(ctx context.Context) error {
 	if !e.started.CompareAndSwap(false, true) {
 		return ErrRunning
@@ -178,6 +181,9 @@ func (e *Engine) Stop(ctx context.Context) error {
 	e.hardOnce.Do(func() { close(e.hardC) })
 	for _, ep := range e.allEpochs() {
 		ep.endCtx(fmt.Errorf("gapless: hard stop: %w", context.Cause(ctx)))
+		if phase(ep.phase.Load()) >= phaseDraining { // else the drain, which is about to begin, does it
+			e.giveUpParked(ep)
+		}
 	}
 	if left != nil {
 		return left
@@ -222,13 +228,27 @@ func (e *Engine) fail(err error) {
 func (e *Engine) result() error {
 	e.failMu.Lock()
 	defer e.failMu.Unlock()
+	var errs []error
 	if e.failure != nil {
-		return e.failure
+		errs = append(errs, e.failure)
 	}
 	if e.abandon != nil {
-		return e.abandon
+		errs = append(errs, e.abandon)
 	}
-	return nil
+	if e.unsaved != nil {
+		errs = append(errs, e.unsaved)
+	}
+	if len(errs) == 1 {
+		return errs[0]
+	}
+	return errors.Join(errs...)
+}
+
+// noteLastCommit keeps the error of a stop's commit for Run's result.
+func (e *Engine) noteLastCommit(err error) {
+	e.failMu.Lock()
+	defer e.failMu.Unlock()
+	e.unsaved = fmt.Errorf("%w: %w", ErrLastCommit, err)
 }
 
 func (e *Engine) allEpochs() []*epoch {
@@ -259,11 +279,13 @@ func (e *Engine) shutdown(life context.Context) {
 	e.leave()
 	e.cl.CloseAllowingRebalance()
 	e.flush()
-	if left := e.abandoned(); left != nil {
+	left := e.abandoned()
+	if left != nil {
 		e.failMu.Lock()
 		e.abandon = left
 		e.failMu.Unlock()
-	} else {
+	}
+	if !left.running() {
 		e.pool.Wait()
 	}
 	e.emit(Event{Name: EventStopped, Partition: -1})

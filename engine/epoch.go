@@ -57,6 +57,7 @@ type epoch struct {
 	hasCommit   bool
 	committedAt int64 // -1: none
 	commitEpoch int32
+	partitions  int32 // of the topic when it was first claimed, as its commits say; 0: not known
 
 	// Progress.
 	acked       int64 // acknowledged by the broker in this epoch, or found at the assignment; -1: none
@@ -79,12 +80,17 @@ type epoch struct {
 	held map[*retryState]struct{} // parked for a retry, for outputs or for a dead letter
 	keys keyMemory
 
+	outputs, deadLetters writeFailure // what can't be written now
+
+	settled *breaker // counts its topic's successes
+
 	// The log, as last heard of.
 	logStart, hwm, lso atomic.Int64
 	heard              atomic.Int64 // unix nanoseconds of the last record delivered
-	handled            atomic.Int64 // handler calls that returned, counted a chunk at a time
+	handled            atomic.Int64 // records that handlers have settled, counted a chunk at a time
 	failures           atomic.Int64 // attempts that failed
 	lostRecords        atomic.Int64 // deleted by retention before they were read
+	emptied            progress     // when logEndLoop first found the log's start beyond the position, with nothing behind it
 }
 
 // handlerCtx is a context with its end; the pair is replaced when a suspended epoch resumes.
@@ -120,6 +126,7 @@ const (
 	stopBreaker                            // the breaker of the topic is open
 	stopKeys                               // AfterKeyMax keys are remembered
 	stopDeadLetter                         // a dead letter can't be written
+	stopOutputs                            // outputs can't be written
 	stopTopicGone                          // the topic was deleted
 	stopNotAssigned                        // between assignments
 )
@@ -130,11 +137,11 @@ var stopNames = []struct {
 }{
 	{stopRecords, "records"}, {stopBytes, "bytes"}, {stopTotal, "total_bytes"}, {stopSpan, "span"}, {stopFetchError, "fetch_error"},
 	{stopDataLoss, "data_loss"}, {stopHold, "hold"}, {stopBreaker, "breaker"}, {stopKeys, "dead_letter_keys"},
-	{stopDeadLetter, "dead_letter_topic"}, {stopTopicGone, "topic_deleted"}, {stopNotAssigned, "not_assigned"},
+	{stopDeadLetter, "dead_letter_topic"}, {stopOutputs, "output_topic"}, {stopTopicGone, "topic_deleted"}, {stopNotAssigned, "not_assigned"},
 }
 
 // stopsWork are the reasons for which also no waiting record starts.
-const stopsWork = stopHold | stopBreaker | stopDataLoss | stopTopicGone
+const stopsWork = stopHold | stopBreaker | stopKeys | stopDataLoss | stopTopicGone
 
 // stopsBriefly are the reasons that go away by themselves, so that it is worth looking again soon.
 const stopsBriefly = stopRecords | stopBytes | stopTotal | stopSpan | stopFetchError
@@ -221,10 +228,12 @@ func (ep *epoch) hold(st *retryState) bool {
 	return true
 }
 
-func (ep *epoch) unhold(st *retryState) {
+// unhold says whether fetching may go on because of it.
+func (ep *epoch) unhold(st *retryState) bool {
 	ep.mu.Lock()
+	defer ep.mu.Unlock()
 	delete(ep.held, st)
-	ep.mu.Unlock()
+	return ep.written(st)
 }
 
 // laneID is the identity of a partition in this process: a lane that is reopened under it waits for the keys that an earlier

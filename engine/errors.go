@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -72,26 +73,44 @@ func (p *PanicError) Unwrap() error {
 	return err
 }
 
-// AbandonedError says which records a stop left unsettled while their handlers still ran. They are delivered again.
+// AbandonedError says which records a stop left unsettled although they were begun: their handlers still ran, or what remained
+// was an acknowledgement that did not come. They are not lost: they are delivered again.
 type AbandonedError struct{ Records []Abandoned }
 
-// Abandoned is a record whose handler had not returned when the stop's deadline came.
+// What an abandoned record waited for.
+const (
+	WaitsForHandler    = "handler"     // it had not returned
+	WaitsForOutputs    = "outputs"     // they were not acknowledged
+	WaitsForDeadLetter = "dead letter" // it was not acknowledged
+)
+
+// Abandoned is a record that was not finished when the stop's deadline came.
 type Abandoned struct {
 	Topic     string
 	Partition int32
 	Offset    int64
+	For       string        // what it waited for: WaitsForHandler, WaitsForOutputs or WaitsForDeadLetter
 	Running   time.Duration // how long its handler has been seen running, at the watchdog's granularity
 }
 
 func (e *AbandonedError) Error() string {
-	s := fmt.Sprintf("the stop left %d records with handlers that had not returned (they will be delivered again):", len(e.Records))
+	s := fmt.Sprintf("the stop left %d records unfinished (they are not lost, they will be delivered again); waiting for", len(e.Records))
 	for i, r := range e.Records {
 		if i == 20 {
 			return s + fmt.Sprintf(" and %d more", len(e.Records)-i)
 		}
-		s += fmt.Sprintf(" %s[%d]@%d", r.Topic, r.Partition, r.Offset)
+		s += fmt.Sprintf(" %s: %s[%d]@%d", r.For, r.Topic, r.Partition, r.Offset)
 	}
 	return s
+}
+
+func (a Abandoned) same(b Abandoned) bool {
+	return a.Topic == b.Topic && a.Partition == b.Partition && a.Offset == b.Offset
+}
+
+// running says whether handlers still run.
+func (e *AbandonedError) running() bool {
+	return e != nil && slices.ContainsFunc(e.Records, func(r Abandoned) bool { return r.For == WaitsForHandler })
 }
 
 // Errors that New, Run and the other methods return.
@@ -100,6 +119,8 @@ var (
 	ErrRunning = errors.New("gapless: Run was called before; make a new Engine")
 	// ErrNotRunning: the method needs a running engine.
 	ErrNotRunning = errors.New("gapless: the engine is not running")
+	// ErrLastCommit: the commit at the end of a stop failed.
+	ErrLastCommit = errors.New("gapless: the commit of the stop failed; what was settled since the one before is not lost, it is delivered again")
 )
 
 // ConfigError names the field of Config that is wrong, and says what to write instead.

@@ -30,6 +30,7 @@ const (
 	EventRetryExhausted   EventName = "retry_exhausted"      // Count = attempts
 	EventDeadLettered     EventName = "dead_lettered"        // acknowledged
 	EventDeadLetterFailed EventName = "dead_letter_failed"   // the partition holds; Count = tries
+	EventOutputFailed     EventName = "output_failed"        // the partition holds; Count = tries
 	EventDeadLetterCut    EventName = "dead_letter_cut"      // too large: written without key and value
 	EventSkipped          EventName = "skipped"              // settled without its work, by policy
 	EventHeld             EventName = "held"                 // the partition stops at this record
@@ -72,7 +73,7 @@ type Event struct {
 var eventLevels = map[EventName]zerolog.Level{
 	EventUnreachable: zerolog.WarnLevel, EventLost: zerolog.WarnLevel, EventSuspended: zerolog.WarnLevel, EventSessionEnded: zerolog.WarnLevel, EventLeaveFailed: zerolog.WarnLevel,
 	EventCommitFailed: zerolog.WarnLevel, EventRetryExhausted: zerolog.WarnLevel, EventDeadLettered: zerolog.WarnLevel,
-	EventDeadLetterFailed: zerolog.ErrorLevel, EventDeadLetterCut: zerolog.WarnLevel, EventSkipped: zerolog.WarnLevel, EventHeld: zerolog.ErrorLevel,
+	EventDeadLetterFailed: zerolog.ErrorLevel, EventOutputFailed: zerolog.ErrorLevel, EventDeadLetterCut: zerolog.WarnLevel, EventSkipped: zerolog.WarnLevel, EventHeld: zerolog.ErrorLevel,
 	EventKeyHeld: zerolog.WarnLevel, EventPaused: zerolog.WarnLevel, EventBreakerOpen: zerolog.ErrorLevel, EventFetchFailed: zerolog.ErrorLevel,
 	EventDataLoss: zerolog.ErrorLevel, EventTruncated: zerolog.WarnLevel, EventTopicRecreated: zerolog.WarnLevel, EventTopicDeleted: zerolog.ErrorLevel,
 	EventStartFailed: zerolog.WarnLevel, EventStartsLatest: zerolog.WarnLevel, EventNoPartitions: zerolog.WarnLevel, EventConfigWarning: zerolog.WarnLevel,

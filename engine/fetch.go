@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -204,20 +205,28 @@ func recycleAll(recs []*kgo.Record) {
 // overtaken handles records that retention deleted before they were read: the one true loss (C9). It says whether to go on
 // with what was fetched.
 func (e *Engine) overtaken(ep *epoch, next int64, p *kgo.FetchPartition) bool {
-	lost := min(p.LogStartOffset, p.Records[0].Offset) - next
-	ep.lostRecords.Add(lost)
-	e.counts.lost.Add(lost)
-	ev := Event{Name: EventDataLoss, Topic: ep.topic, Partition: ep.partition, Offset: next, Count: lost,
+	e.lost(ep, next, min(p.LogStartOffset, p.Records[0].Offset)-next)
+	if e.cfg.OnDataLoss == DataLossLatest {
+		ep.tr.Pass(p.HighWatermark)
+		e.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{ep.topic: {ep.partition: {Epoch: -1, Offset: p.HighWatermark}}})
+	}
+	return e.cfg.OnDataLoss == DataLossEarliest
+}
+
+// lost counts and reports records that retention deleted, and stops the partition where that was chosen.
+func (e *Engine) lost(ep *epoch, from, n int64) {
+	ep.lostRecords.Add(n)
+	e.counts.lost.Add(n)
+	ev := Event{Name: EventDataLoss, Topic: ep.topic, Partition: ep.partition, Offset: from, Count: n,
 		Hint: "retention deleted these records before the group read them"}
 	if e.cfg.OnDataLoss != DataLossStop {
 		ev.Hint += "; going on, as OnDataLoss says"
 		e.emit(ev)
-		return true
+		return
 	}
 	ev.Hint += "; the partition stops: restart with OnDataLoss earliest or latest to go on, and give topics more retention"
 	e.emit(ev)
 	e.stop(ep, stopDataLoss, nil)
-	return false
 }
 
 // fetchError sorts what the client could not heal by itself. A partition with an error that stays is paused: the client would
@@ -269,12 +278,23 @@ func (e *Engine) topicError(topic string, err error) {
 		return
 	}
 	e.once("topic:"+topic+err.Error(), Event{Name: EventFetchFailed, Topic: topic, Partition: -1, Err: err, Hint: fetchHint(err)})
-	e.health.set("topic "+topic, err)
+	if slices.Contains(e.watchedTopics(), topic) { // else nobody would say that it is well again
+		e.health.set("topic "+topic, err)
+	}
+}
+
+// heldTooLong says that the instance id has been another member's for longer than a crashed one is remembered.
+func (e *Engine) heldTooLong() bool {
+	since, limit := e.clock.unreleased()
+	return since > limit+limit/4
 }
 
 // sessionError is an error that ended the group session; the client rejoins by itself.
 func (e *Engine) sessionError(err error) {
 	switch {
+	case errors.Is(err, kerr.UnreleasedInstanceID) && !e.heldTooLong():
+		e.emit(Event{Name: EventSessionEnded, Partition: -1, Err: err,
+			Hint: "the group still counts a member with this InstanceID: this one before a crash, which is let in when that session ends, or another that runs"})
 	case errors.Is(err, kerr.FencedInstanceID), errors.Is(err, kerr.UnreleasedInstanceID):
 		e.fail(fmt.Errorf("gapless: instance id %q is used by another live member of group %q; give every member its own InstanceID: %w", e.cfg.InstanceID, e.cfg.Group, err))
 	case errors.Is(err, kerr.GroupAuthorizationFailed):

@@ -197,12 +197,12 @@ func (m *member) owns() (ps []int32) {
 }
 
 // stopWithin stops the member and says how long Stop took.
-func (m *member) stopWithin(d time.Duration) (err error, took time.Duration) {
+func (m *member) stopWithin(d time.Duration) (took time.Duration, err error) {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	err = m.e.Stop(ctx)
-	return err, time.Since(begun)
+	return time.Since(begun), err
 }
 
 // all are the events of a name so far.

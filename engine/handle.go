@@ -193,11 +193,7 @@ func (e *Engine) callBatch(ctx context.Context, ep *epoch, b *Batch) (err error)
 func (e *Engine) turn(worker int, l *workers.Lane[item], n int, elapsed time.Duration) {
 	ep := l.Owner().(*epoch)
 	e.local(worker).own = kgo.Record{} // or an idle worker would pin its last fetch
-	ep.handled.Add(int64(n))
 	e.lat.observe(worker, n, elapsed)
-	if e.cfg.Commit.Records > 0 {
-		e.countTowardsCommit(int64(n))
-	}
 	// A lane that is held up by its bytes or its span drains without passing the pool's low mark.
 	if ep.mayResume() {
 		e.wakeFlow()
@@ -217,19 +213,27 @@ const (
 // delivery order cost one operation together. A chunk that hangs at a stuck record is told of what ran before it.
 func (e *Engine) settleChunk(l *workers.Lane[item], items []item) {
 	ep := l.Owner().(*epoch)
+	settled := 0
 	for len(items) > 0 {
 		first, n := items[0].seq, 1
 		for n < len(items) && items[n].seq == first+tracker.Seq(n) {
 			n++
 		}
-		if stale := n - ep.tr.DoneRange(first, n); stale > 0 {
+		done := ep.tr.DoneRange(first, n)
+		if stale := n - done; stale > 0 {
 			e.counts.stale.Add(int64(stale))
 		}
+		settled += done
 		items = items[n:]
 	}
-	if e.cfg.Commit.Each {
-		e.wakeCommit()
-	}
+	e.countHandled(ep, settled)
+	e.countTowardsCommit(settled)
+}
+
+// countHandled counts records that handlers have settled.
+func (e *Engine) countHandled(ep *epoch, n int) {
+	ep.handled.Add(int64(n))
+	ep.settled.handled.Add(int64(n))
 }
 
 // settle, with settleChunk, is the one place where a record is completed (design section 3): its handler returned nil and
@@ -241,19 +245,23 @@ func (e *Engine) settle(ep *epoch, it *item, how settled) {
 		return
 	}
 	switch how {
+	case settledHandled:
+		e.countHandled(ep, 1)
 	case settledDeadLettered:
 		e.counts.deadLettered.Add(1)
 	case settledSkipped:
 		e.counts.skipped.Add(1)
 	}
-	if e.cfg.Commit.Each {
-		e.wakeCommit()
-	}
+	e.countTowardsCommit(1)
 }
 
-func (e *Engine) countTowardsCommit(n int64) {
-	if e.counts.sinceCommit.Add(n) >= int64(e.cfg.Commit.Records) {
+// countTowardsCommit asks for a commit where settled records are a reason for one.
+func (e *Engine) countTowardsCommit(settled int) {
+	if records := int64(e.cfg.Commit.Records); records > 0 && e.counts.sinceCommit.Add(int64(settled)) >= records {
 		e.counts.sinceCommit.Store(0)
+		e.wakeCommit()
+	}
+	if e.cfg.Commit.Each {
 		e.wakeCommit()
 	}
 }
@@ -265,22 +273,22 @@ func (e *Engine) failed(ctx context.Context, t *workers.Task[item], i int, ep *e
 		st = &retryState{ep: ep, seq: it.seq, firstFailed: time.Now()}
 	}
 	err = tame(err)
-	st.attempts++
+	attempts := int(st.attempts.Add(1))
 	st.lastErr = err
-	e.counts.failures.Add(1)
-	ep.failures.Add(1)
 	if v, _ := steerOf(err); ctx.Err() != nil && v != verdictEnd {
 		// The engine ended the attempt (drain, loss, suspension), so whatever the handler made of that is not the record's fault
 		// and does not count. The record stays unsettled; if the epoch lives on (a suspension that ends) it is tried again.
-		st.attempts--
+		st.attempts.Add(-1)
 		e.park(t, i, ep, it, st, stageRetry, 0)
 		return
 	}
+	e.counts.failures.Add(1)
+	ep.failures.Add(1)
 	err = e.classify(err)
 	verdict, wait := steerOf(err)
 	switch {
 	case verdict == verdictSkip:
-		e.emit(Event{Name: EventSkipped, Topic: ep.topic, Partition: ep.partition, Offset: it.rec.Offset, Err: err, Count: int64(st.attempts)})
+		e.emit(Event{Name: EventSkipped, Topic: ep.topic, Partition: ep.partition, Offset: it.rec.Offset, Err: err, Count: int64(st.attempts.Load())})
 		e.settle(ep, it, settledSkipped)
 	case verdict == verdictEnd:
 		offset := it.rec.Offset
@@ -288,14 +296,14 @@ func (e *Engine) failed(ctx context.Context, t *workers.Task[item], i int, ep *e
 		e.fail(fmt.Errorf("gapless: %s[%d]@%d: the handler ended the engine: %w", ep.topic, ep.partition, offset, err))
 	case verdict == verdictHold:
 		e.holdPartition(t, i, ep, it, st, err)
-	case verdict == verdictRetry && st.attempts < e.cfg.Retry.Attempts:
+	case verdict == verdictRetry && attempts < e.cfg.Retry.Attempts:
 		if wait > 0 {
 			wait = min(wait, e.cfg.Retry.MaxRetryAfter)
 		} else {
-			wait = e.cfg.Retry.delay(st.attempts)
+			wait = e.cfg.Retry.delay(attempts)
 		}
 		e.counts.retries.Add(1)
-		e.log.Debug().Str("topic", ep.topic).Int32("partition", ep.partition).Int64("offset", it.rec.Offset).Int("attempt", st.attempts).Dur("wait", wait).Err(err).Msg("retry")
+		e.log.Debug().Str("topic", ep.topic).Int32("partition", ep.partition).Int64("offset", it.rec.Offset).Int("attempt", attempts).Dur("wait", wait).Err(err).Msg("retry")
 		e.park(t, i, ep, it, st, stageRetry, wait)
 	default:
 		e.giveUp(t, i, ep, it, st, err)
@@ -331,10 +339,10 @@ func tame(err error) (out error) {
 
 // giveUp does what DeadLetter.GiveUp says with a record whose attempts are spent.
 func (e *Engine) giveUp(t *workers.Task[item], i int, ep *epoch, it *item, st *retryState, err error) {
-	e.emit(Event{Name: EventRetryExhausted, Topic: ep.topic, Partition: ep.partition, Offset: it.rec.Offset, Err: err, Count: int64(st.attempts)})
+	e.emit(Event{Name: EventRetryExhausted, Topic: ep.topic, Partition: ep.partition, Offset: it.rec.Offset, Err: err, Count: int64(st.attempts.Load())})
 	switch e.cfg.DeadLetter.GiveUp {
 	case GiveUpSkip:
-		e.emit(Event{Name: EventSkipped, Topic: ep.topic, Partition: ep.partition, Offset: it.rec.Offset, Err: err, Count: int64(st.attempts)})
+		e.emit(Event{Name: EventSkipped, Topic: ep.topic, Partition: ep.partition, Offset: it.rec.Offset, Err: err, Count: int64(st.attempts.Load())})
 		e.settle(ep, it, settledSkipped)
 	case GiveUpHold:
 		e.holdPartition(t, i, ep, it, st, err)

@@ -2,12 +2,23 @@ package engine
 
 import (
 	"errors"
+	"sync"
 
 	"github.com/gaplesshq/gapless/workers"
 )
 
+// keyMemory remembers the keys of dead-lettered records for DeadLetter.AfterKey. It lives and dies with its epoch. Its lock comes
+// before the engine's and the epoch's.
+type keyMemory struct {
+	mu   sync.Mutex
+	keys map[string]*keyState
+	full bool // AfterKeyMax are remembered, and the partition holds
+}
+
 // keyState is what is remembered of a key whose record was dead-lettered.
-type keyState struct{ waiting *retryState }
+type keyState struct {
+	waiting *retryState // the next record of the key; those behind it wait for that one
+}
 
 var errFollows = errors.New("an earlier record of its key was dead-lettered, and DeadLetter.AfterKey is \"follow\"")
 
@@ -16,18 +27,24 @@ func (e *Engine) rememberKey(ep *epoch, it *item) {
 	if e.cfg.DeadLetter.AfterKey == KeyContinues || it.rec.Key == nil {
 		return
 	}
-	ep.keys.mu.Lock()
-	defer ep.keys.mu.Unlock()
-	if ep.keys.keys == nil {
-		ep.keys.keys = map[string]*keyState{}
+	m := &ep.keys
+	m.mu.Lock()
+	if m.keys == nil {
+		m.keys = map[string]*keyState{}
 	}
-	if ep.keys.keys[string(it.rec.Key)] == nil {
-		ep.keys.keys[string(it.rec.Key)] = &keyState{}
+	if m.keys[string(it.rec.Key)] == nil {
+		m.keys[string(it.rec.Key)] = &keyState{}
 	}
-	if len(ep.keys.keys) >= e.cfg.DeadLetter.AfterKeyMax {
-		e.emit(Event{Name: EventPaused, Topic: ep.topic, Partition: ep.partition, Offset: it.rec.Offset, Count: int64(len(ep.keys.keys)),
+	n := len(m.keys)
+	crossed := n >= e.cfg.DeadLetter.AfterKeyMax && !m.full
+	if crossed {
+		m.full = true
+		e.stop(ep, stopKeys, nil)
+	}
+	m.mu.Unlock()
+	if crossed {
+		e.emit(Event{Name: EventPaused, Topic: ep.topic, Partition: ep.partition, Offset: it.rec.Offset, Count: int64(n),
 			Hint: "DeadLetter.AfterKeyMax keys with dead letters are remembered; release some (Engine.ReleaseKey), or restart to forget them"})
-		go e.stop(ep, stopKeys, nil)
 	}
 }
 
@@ -36,10 +53,11 @@ func (e *Engine) bySpoiltKey(t *workers.Task[item], i int, ep *epoch, it *item) 
 	if it.rec.Key == nil {
 		return false
 	}
-	ep.keys.mu.Lock()
-	k := ep.keys.keys[string(it.rec.Key)]
-	ep.keys.mu.Unlock()
-	if k == nil {
+	m := &ep.keys
+	m.mu.Lock()
+	remembered := m.keys[string(it.rec.Key)] != nil
+	m.mu.Unlock()
+	if !remembered {
 		return false
 	}
 	st := it.st
@@ -51,12 +69,19 @@ func (e *Engine) bySpoiltKey(t *workers.Task[item], i int, ep *epoch, it *item) 
 		e.park(t, i, ep, it, st, stageDeadLetter, 0)
 		return true
 	}
-	e.emit(Event{Name: EventKeyHeld, Topic: ep.topic, Partition: ep.partition, Offset: it.rec.Offset,
-		Hint: "a record of this key was dead-lettered; it waits for Engine.ReleaseKey"})
-	ep.keys.mu.Lock()
-	k.waiting = st
-	ep.keys.mu.Unlock()
 	e.park(t, i, ep, it, st, stageHeld, 0)
+	m.mu.Lock()
+	k := m.keys[string(st.rec.Key)]
+	if k != nil {
+		k.waiting = st
+	}
+	m.mu.Unlock()
+	if k == nil { // released while it was being parked
+		e.unpark(st)
+		return true
+	}
+	e.emit(Event{Name: EventKeyHeld, Topic: ep.topic, Partition: ep.partition, Offset: st.rec.Offset,
+		Hint: "a record of this key was dead-lettered; it waits for Engine.ReleaseKey"})
 	return true
 }
 
@@ -67,19 +92,22 @@ func (e *Engine) ReleaseKey(topic string, partition int32, key []byte) bool {
 	if ep == nil {
 		return false
 	}
-	ep.keys.mu.Lock()
-	k := ep.keys.keys[string(key)]
-	delete(ep.keys.keys, string(key))
-	room := len(ep.keys.keys) < e.cfg.DeadLetter.AfterKeyMax
-	ep.keys.mu.Unlock()
+	m := &ep.keys
+	m.mu.Lock()
+	k := m.keys[string(key)]
 	if k == nil {
+		m.mu.Unlock()
 		return false
 	}
-	if k.waiting != nil {
-		e.unpark(k.waiting)
-	}
-	if room {
+	delete(m.keys, string(key))
+	waiting := k.waiting
+	if m.full && len(m.keys) < e.cfg.DeadLetter.AfterKeyMax {
+		m.full = false
 		e.resume(ep, stopKeys)
+	}
+	m.mu.Unlock()
+	if waiting != nil {
+		e.unpark(waiting)
 	}
 	return true
 }

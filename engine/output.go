@@ -2,11 +2,41 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
+	"time"
 
 	"github.com/gaplesshq/gapless/workers"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
+
+// roomWait is how long a record's outputs or its dead letter wait for room in the producer's buffer; then they are tried again
+// later.
+const roomWait = 5 * time.Second
+
+var errNoRoom = fmt.Errorf("the producer's buffer has been full for %v", roomWait)
+
+// forRoom is a context to produce under. It ends after roomWait unless entered is called before: everything is in the buffer.
+func forRoom() (ctx context.Context, cancel context.CancelCauseFunc, entered func() bool) {
+	ctx, cancel = context.WithCancelCause(context.Background())
+	return ctx, cancel, time.AfterFunc(roomWait, func() { cancel(errNoRoom) }).Stop
+}
+
+// orNoRoom is err, or that there was no room where that is what ended ctx.
+func orNoRoom(ctx context.Context, err error) error {
+	if errors.Is(err, context.Canceled) && context.Cause(ctx) == errNoRoom {
+		return errNoRoom
+	}
+	return err
+}
+
+// writeFailure is what of an epoch can't be written now, be it outputs or dead letters.
+type writeFailure struct {
+	n   int // records that wait for the next try
+	err error
+}
 
 // produceOutputs writes what a handler emitted. The record is parked until all of it is acknowledged: it keeps its key, not
 // its worker.
@@ -15,30 +45,150 @@ func (e *Engine) produceOutputs(t *workers.Task[item], i int, ep *epoch, it *ite
 	if st == nil {
 		st = &retryState{ep: ep, seq: it.seq}
 	}
-	st.pending, st.outErr = len(outs), nil
+	st.outs, st.outErr = outs, nil
 	e.park(t, i, ep, it, st, stageOutputs, 0)
+}
+
+// writeOutputs writes those outputs of a parked record that are not acknowledged yet.
+func (e *Engine) writeOutputs(st *retryState) {
+	st.mu.Lock()
+	if st.gone || st.writing {
+		st.mu.Unlock()
+		return
+	}
+	ctx, cancel, entered := forRoom()
+	outs := st.outs
+	st.outs, st.outErr, st.pending = nil, nil, len(outs)
+	st.writing, st.cancel = true, cancel
+	st.mu.Unlock()
 	for _, out := range outs {
-		e.side.Produce(context.Background(), out, func(_ *kgo.Record, err error) { e.outputDone(st, err) })
+		if ctx.Err() != nil { // none may overtake an earlier one
+			e.outputDone(st, out, context.Cause(ctx))
+			continue
+		}
+		c := *out // what the client notes in a record must not show in the next try
+		if c.Context != nil {
+			c.Context = context.WithoutCancel(c.Context) // the handler's ends with the handler
+		}
+		e.side.Produce(ctx, &c, func(_ *kgo.Record, err error) { e.outputDone(st, out, orNoRoom(ctx, err)) })
+	}
+	entered()
+}
+
+func (e *Engine) outputDone(st *retryState, out *kgo.Record, err error) {
+	st.mu.Lock()
+	st.pending--
+	if err != nil {
+		st.outs = append(st.outs, out)
+		if st.outErr == nil || passes(st.outErr) {
+			st.outErr = err
+		}
+	}
+	last := st.pending == 0
+	if last {
+		st.writing = false
+	}
+	err = st.outErr
+	st.mu.Unlock()
+	switch {
+	case !last:
+	case err == nil:
+		e.complete(st, settledHandled)
+	case passes(err):
+		e.writeFailed(st, err)
+	default:
+		e.unpark(st)
 	}
 }
 
-func (e *Engine) outputDone(st *retryState, err error) {
+// passes says whether an error of a write is about the topic or the brokers rather than about what is written: it is worth
+// trying again for as long as it takes, and not the record's fault.
+func passes(err error) bool {
+	var network net.Error
+	return kerr.IsRetriable(err) || errors.As(err, &network) || errors.Is(err, errNoRoom) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, kgo.ErrRecordTimeout) || errors.Is(err, kgo.ErrRecordRetries) || errors.Is(err, kgo.ErrMaxBuffered) ||
+		errors.Is(err, kgo.ErrAborting) || errors.Is(err, kgo.ErrClientClosed)
+}
+
+// write writes what a parked record waits for.
+func (e *Engine) write(st *retryState) {
+	if st.stage == stageOutputs {
+		e.writeOutputs(st)
+		return
+	}
+	e.writeDeadLetter(st)
+}
+
+// writeFailed tries a write again later. Meanwhile the partition fetches nothing, and the engine is not healthy. st.writing is
+// false by now, so that either this or a drain that has begun lets the record go.
+func (e *Engine) writeFailed(st *retryState, err error) {
+	wait := 100 * time.Millisecond
+	if !errors.Is(err, context.Canceled) { // that comes of another record's end, which was in the same batch
+		wait = e.noteWriteFailure(st, err)
+	}
+	if phase(st.ep.phase.Load()) >= phaseDraining { // a drain waits for acknowledgements, not for the next try
+		e.letGo(st)
+		return
+	}
 	st.mu.Lock()
-	st.pending--
-	if err != nil && st.outErr == nil {
-		st.outErr = fmt.Errorf("write an output: %w", err)
+	defer st.mu.Unlock()
+	if !st.gone {
+		st.timer = time.AfterFunc(wait, func() { e.write(st) })
 	}
-	last, failed := st.pending == 0, st.outErr != nil
-	st.mu.Unlock()
-	if !last {
-		return
+}
+
+// noteWriteFailure makes a failed write visible, and returns the time before the next try.
+func (e *Engine) noteWriteFailure(st *retryState, err error) time.Duration {
+	ep := st.ep
+	st.tries++
+	ep.mu.Lock()
+	if _, held := ep.held[st]; held {
+		f, why := ep.writeFailure(st.stage)
+		if !st.failing {
+			st.failing = true
+			f.n++
+		}
+		f.err = err
+		ep.stops |= why
+		ep.stopErr = err
 	}
-	if failed {
-		e.unpark(st)
-		return
+	ep.mu.Unlock()
+	e.flow()
+	ev := Event{Name: EventOutputFailed, Topic: ep.topic, Partition: ep.partition, Offset: st.rec.Offset, Err: err, Count: int64(st.tries),
+		Hint: "the partition holds and the write is tried again with backoff; check the topic that the outputs go to"}
+	if st.stage == stageDeadLetter {
+		e.counts.deadLetterFailures.Add(1)
+		ev.Name, ev.Hint = EventDeadLetterFailed, "the partition holds and the write is tried again with backoff; check the dead-letter topic, its ACLs and its size limit"
 	}
-	e.counts.outputs.Add(1)
-	e.complete(st, settledHandled)
+	if st.tries == 1 || st.tries%10 == 0 {
+		e.emit(ev)
+	}
+	return min(time.Second<<min(st.tries-1, 5), 30*time.Second)
+}
+
+// writeFailure is where the failures of a stage are noted, and the reason to pause that goes with them. ep.mu is held.
+func (ep *epoch) writeFailure(s stage) (*writeFailure, stopReason) {
+	if s == stageOutputs {
+		return &ep.outputs, stopOutputs
+	}
+	return &ep.deadLetters, stopDeadLetter
+}
+
+// written forgets that a record's write was failing, where it was. It says whether that was the last such record, so that
+// fetching may go on. ep.mu is held.
+func (ep *epoch) written(st *retryState) (last bool) {
+	if !st.failing {
+		return false
+	}
+	st.failing = false
+	f, why := ep.writeFailure(st.stage)
+	if f.n--; f.n > 0 {
+		return false
+	}
+	f.err = nil
+	ep.stops &^= why
+	return true
 }
 
 // flush waits for what is still being produced, for CommitTimeout at most.

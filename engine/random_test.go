@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -100,7 +101,11 @@ func (r *randomWorld) step() {
 		r.join()
 	case n < 85 && len(r.live) > 1:
 		i := r.rnd.IntN(len(r.live))
-		r.live[i].stop()
+		m := r.live[i]
+		m.cancel()
+		if err := <-m.done; err != nil && !errors.Is(err, ErrLastCommit) { // it may have been thrown out just before
+			r.Errorf("Run: %v", err)
+		}
 		r.live = append(r.live[:i], r.live[i+1:]...)
 	case n < 90:
 		if id := r.live[r.rnd.IntN(len(r.live))].id(); id != "" {

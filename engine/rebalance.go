@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/gaplesshq/gapless/tracker"
@@ -96,11 +95,13 @@ func (e *Engine) consumeAnew(topic string) {
 	e.cl.PurgeTopicsFromConsuming(topic)
 	if e.cfg.TopicPattern == "" {
 		e.cl.AddConsumeTopics(topic)
+		return
 	}
+	e.cl.ForceMetadataRefresh() // a pattern finds it again with the next metadata, which would be minutes from now
 }
 
 func (e *Engine) assign(p tp, owner Owner) *epoch {
-	ep := &epoch{tp: p, committedAt: -1, commitEpoch: -1, acked: -1, ended: make(chan struct{})}
+	ep := &epoch{tp: p, committedAt: -1, commitEpoch: -1, acked: -1, ended: make(chan struct{}), settled: e.breakers.topic(p.topic)}
 	ep.single, ep.batch = e.handlerFor(p.topic)
 	ep.newCtx()
 	ep.hwm.Store(-1)
@@ -159,9 +160,7 @@ func (e *Engine) activate(ep *epoch, offset int64, leaderEpoch int32) {
 		lane.Close()
 		return
 	}
-	if e.breakers.open(ep.topic) {
-		e.stop(ep, stopBreaker, errBreaker)
-	}
+	e.breakers.holdIfOpen(e, ep)
 	ep.mu.Lock()
 	e.unpauseLane(ep)
 	ep.mu.Unlock()
@@ -253,7 +252,11 @@ func (e *Engine) drain(ctx context.Context, eps []*epoch, why string) {
 	for _, ep := range late {
 		ep.endCtx(errDrained)
 	}
+	unsaved := slices.ContainsFunc(drained, (*epoch).unsaved)
 	if err := e.lastCommit(ctx, drained); err != nil {
+		if why == "stop" && unsaved {
+			e.noteLastCommit(err)
+		}
 		e.emit(Event{Name: EventCommitFailed, Err: err, Partition: -1, Hint: "on " + why + ": what was settled since the last commit is delivered again"})
 	}
 	for _, ep := range drained {
@@ -275,6 +278,12 @@ func (e *Engine) drain(ctx context.Context, eps []*epoch, why string) {
 		e.emit(ev)
 	}
 	e.awaitEnded(elsewhere, deadline.Add(e.cfg.CommitTimeout))
+}
+
+// unsaved says whether something was settled that is not committed; a start that is to be claimed is none.
+func (ep *epoch) unsaved() bool {
+	offset, _ := ep.frontier()
+	return offset > max(ep.committed(), 0)
 }
 
 // lastCommit commits for the last time. It tries again where the group is between two generations: there is no later commit
@@ -368,7 +377,6 @@ func (e *Engine) end(ep *epoch, cause error) bool {
 		e.zombies[ep] = struct{}{}
 	}
 	e.mu.Unlock()
-	e.forget(ep)
 	return true
 }
 
@@ -382,7 +390,7 @@ func (e *Engine) renew(old *epoch, offset int64, leaderEpoch int32, why string) 
 		return nil, false // lost in the meantime: not ours to begin anew
 	}
 	ep = e.assign(old.tp, Owner{MemberID: old.owner.MemberID, Generation: old.owner.Generation})
-	ep.topicID = old.topicID
+	ep.topicID, ep.partitions = old.topicID, old.partitions
 	e.mu.Lock()
 	current := e.epochs[ep.tp] == ep
 	e.mu.Unlock()
@@ -406,21 +414,31 @@ func (e *Engine) noteAssignment() {
 	e.emit(Event{Name: EventRebalanced, Partition: -1, Count: int64(n)})
 }
 
-// abandoned lists the records whose handlers still run, over all epochs, ended ones as well.
+// abandoned lists what a stop leaves behind: the records that wait for nothing but an acknowledgement, or were given up as they
+// did, and those whose handlers still run, over all epochs, ended ones as well.
 func (e *Engine) abandoned() *AbandonedError {
-	var left []Abandoned
+	e.mu.Lock()
+	left := slices.Clone(e.givenUp)
+	e.mu.Unlock()
+	for _, ep := range e.allEpochs() {
+		ep.mu.Lock()
+		for st := range ep.held {
+			if st.waitsFor() != "" {
+				left = append(left, st.abandoned())
+			}
+		}
+		ep.mu.Unlock()
+	}
+	parked := len(left)
 	e.pool.EachRunning(func(l *workers.Lane[item], it *item, since time.Duration) {
 		ep := l.Owner().(*epoch)
-		left = append(left, Abandoned{Topic: ep.topic, Partition: ep.partition, Offset: it.rec.Offset, Running: since})
+		a := Abandoned{Topic: ep.topic, Partition: ep.partition, Offset: it.rec.Offset, For: WaitsForHandler, Running: since}
+		if !slices.ContainsFunc(left[:parked], a.same) { // else its handler is done, and its worker about to leave it
+			left = append(left, a)
+		}
 	})
 	if len(left) == 0 {
 		return nil
 	}
 	return &AbandonedError{Records: left}
-}
-
-// keyMemory remembers the keys of dead-lettered records for DeadLetter.AfterKey. It lives and dies with its epoch.
-type keyMemory struct {
-	mu   sync.Mutex
-	keys map[string]*keyState
 }

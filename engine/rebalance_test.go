@@ -288,6 +288,9 @@ func TestRevokeWithBlockedCommits(t *testing.T) {
 		}
 		release()
 		w.eventually("all committed", func() bool { return w.committed("t", 0) == 10 && w.committed("t", 1) == 10 })
+		w.eventually("and acknowledged", func() bool {
+			return !a.e.Status().Suspended && !slices.ContainsFunc(a.e.Status().Partitions, func(p PartitionStatus) bool { return p.Lag > 0 })
+		})
 		a.stop()
 		b.stop()
 	})

@@ -37,8 +37,8 @@ func (r *Record) Owner() Owner {
 }
 
 // Emit adds an output: once the handler has returned nil, it is produced, and the record is settled only when it is
-// acknowledged. The outputs of an attempt that fails are dropped. An output that can't be written counts as a failure of the
-// attempt. The engine owns out from then on.
+// acknowledged. The outputs of an attempt that fails are dropped. An output that can't ever be written (too large, not
+// allowed) is a failure of the attempt; while its topic is down or missing, the record waits and the outputs are tried again. The engine owns out from then on.
 func (r *Record) Emit(out *kgo.Record) {
 	if out == r.Record { // the record itself, perhaps with another topic: it is not ours to give away
 		out = cloneRecord(out)

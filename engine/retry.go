@@ -2,8 +2,10 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gaplesshq/gapless/tracker"
@@ -26,22 +28,25 @@ const (
 type retryState struct {
 	ep          *epoch
 	seq         tracker.Seq
-	attempts    int // that have failed
+	attempts    atomic.Int32 // that have failed; the watchdog looks, too
 	lastErr     error
 	firstFailed time.Time
 	rec         *kgo.Record // its own copy, while parked
-	dlqTries    int
+	tries       int         // of writing what it waits for, that have failed
+	failing     bool        // counted in its epoch's writeFailure; under ep.mu
 
 	mu       sync.Mutex
 	stage    stage
 	ticket   workers.Ticket
 	timer    *time.Timer
-	pending  int // outputs that have not been acknowledged
+	outs     []*kgo.Record // outputs that are to be written
+	pending  int           // outputs that have not been answered
 	outErr   error
-	writing  bool // its dead letter is being written
-	admitted bool // the breaker let its dead letter pass
-	omit     bool // the dead letter goes without key and value
-	gone     bool // given up, or resumed: a timer or an acknowledgement that comes late does nothing
+	writing  bool                    // its outputs or its dead letter are being written
+	cancel   context.CancelCauseFunc // ends that
+	admitted bool                    // the breaker let its dead letter pass
+	omit     bool                    // the dead letter goes without key and value
+	gone     bool                    // given up, or resumed: a timer or an acknowledgement that comes late does nothing
 }
 
 // attempt is the number of the attempt that begins now.
@@ -49,17 +54,30 @@ func (st *retryState) attempt() int {
 	if st == nil {
 		return 1
 	}
-	return st.attempts + 1
+	return int(st.attempts.Load()) + 1
 }
 
 // acking says whether the record's work is done but for an acknowledgement: a drain waits for that.
 func (st *retryState) acking() bool { return st.stage == stageOutputs || st.stage == stageDeadLetter }
 
-// underway says whether that acknowledgement is on its way: a dead letter may also wait for its next try, or for a breaker.
+// underway says whether that acknowledgement is on its way: the write may also wait for its next try, or for a breaker.
 func (st *retryState) underway() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	return st.stage == stageOutputs || st.stage == stageDeadLetter && st.writing
+	return st.acking() && st.writing
+}
+
+// waitsFor names the acknowledgement that is the last thing the record waits for; "" = it waits for something else.
+func (st *retryState) waitsFor() string {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	switch {
+	case st.stage == stageOutputs:
+		return WaitsForOutputs
+	case st.stage == stageDeadLetter && st.admitted:
+		return WaitsForDeadLetter
+	}
+	return ""
 }
 
 // delay is the time before the next attempt after n failed ones.
@@ -82,10 +100,9 @@ func (e *Engine) park(t *workers.Task[item], i int, ep *epoch, it *item, st *ret
 	if old.Context != nil || st.rec == nil {
 		st.rec = cloneRecord(old)
 	}
-	st.stage = what
 	keep := item{rec: st.rec, seq: it.seq, st: st}
 	st.mu.Lock()
-	st.gone = false
+	st.stage, st.gone, st.tries = what, false, 0
 	st.ticket = t.Hold(i, keep)
 	st.mu.Unlock()
 	if old != st.rec {
@@ -98,8 +115,8 @@ func (e *Engine) park(t *workers.Task[item], i int, ep *epoch, it *item, st *ret
 	switch what {
 	case stageRetry:
 		e.later(st, wait)
-	case stageDeadLetter:
-		e.writeDeadLetter(st)
+	case stageOutputs, stageDeadLetter:
+		e.write(st)
 	}
 }
 
@@ -123,7 +140,7 @@ func (e *Engine) unpark(st *retryState) {
 	st.gone = true
 	ticket := st.ticket
 	st.mu.Unlock()
-	st.ep.unhold(st)
+	e.unhold(st)
 	e.pool.Resume(ticket)
 }
 
@@ -137,9 +154,16 @@ func (e *Engine) complete(st *retryState, how settled) {
 	st.gone = true
 	ticket := st.ticket
 	st.mu.Unlock()
-	st.ep.unhold(st)
+	e.unhold(st)
 	e.settle(st.ep, &item{rec: st.rec, seq: st.seq, st: st}, how)
 	e.pool.Finish(ticket)
+}
+
+// unhold takes a record off its epoch's list of what is parked.
+func (e *Engine) unhold(st *retryState) {
+	if st.ep.unhold(st) {
+		e.wakeFlow()
+	}
 }
 
 // letGo gives a parked record up, unsettled: it is delivered again, here or elsewhere.
@@ -153,16 +177,47 @@ func (e *Engine) letGo(st *retryState) {
 	if st.timer != nil {
 		st.timer.Stop()
 	}
+	if st.cancel != nil {
+		st.cancel(nil)
+	}
 	ticket := st.ticket
 	st.mu.Unlock()
-	st.ep.unhold(st)
+	if st.waitsFor() != "" {
+		e.gaveUp(st)
+	}
+	e.unhold(st)
 	e.pool.Finish(ticket)
 }
 
-// giveUpParked lets go of what waits for a retry or an operator, and, once the epoch is closed, also of what waits for an
-// acknowledgement: a drain waits for outputs, not for parked work (C8).
+// gaveUp keeps, at a stop, which records it left behind although their handlers were done.
+func (e *Engine) gaveUp(st *retryState) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.stopping {
+		e.givenUp = append(e.givenUp, st.abandoned())
+	}
+}
+
+func (st *retryState) abandoned() Abandoned {
+	return Abandoned{Topic: st.ep.topic, Partition: st.ep.partition, Offset: st.rec.Offset, For: st.waitsFor()}
+}
+
+// parkedAt lists what is parked at a stage.
+func (ep *epoch) parkedAt(s stage) (parked []*retryState) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	for st := range ep.held {
+		if st.stage == s {
+			parked = append(parked, st)
+		}
+	}
+	return parked
+}
+
+// giveUpParked lets go of what waits for a retry or an operator, and, once the epoch is closed or a stop's deadline has come, also
+// of what waits for an acknowledgement: a drain waits for outputs, not for parked work (C8).
 func (e *Engine) giveUpParked(ep *epoch) {
-	closed := ep.is(phaseClosed)
+	closed := ep.is(phaseClosed) || isClosed(e.hardC)
 	ep.mu.Lock()
 	var waiting []*retryState
 	for st := range ep.held {
@@ -180,12 +235,12 @@ func (e *Engine) giveUpParked(ep *epoch) {
 func (e *Engine) resumeStage(t *workers.Task[item], i int, ep *epoch, it *item) bool {
 	switch it.st.stage {
 	case stageOutputs: // they could not be written: the attempt failed
-		err := it.st.outErr
+		err := fmt.Errorf("write an output: %w", it.st.outErr)
 		it.st.outErr = nil
 		e.failed(context.Background(), t, i, ep, it, err)
 		return true
 	case stageHeld: // an operator lets it try again, with all its attempts
-		it.st.attempts = 0
+		it.st.attempts.Store(0)
 		it.st.stage = stageRetry
 		return false
 	}

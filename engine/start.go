@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -18,19 +20,19 @@ func (e *Engine) onOffsetsFetched(_ context.Context, _ *kgo.Client, resp *kmsg.O
 	for _, g := range resp.Groups {
 		for _, t := range g.Topics {
 			for _, p := range t.Partitions {
-				e.noteCommit(t.Topic, t.TopicID, p.Partition, p.Offset, p.LeaderEpoch)
+				e.noteCommit(t.Topic, t.TopicID, p.Partition, p.Offset, p.LeaderEpoch, p.Metadata)
 			}
 		}
 	}
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
-			e.noteCommit(t.Topic, [16]byte{}, p.Partition, p.Offset, p.LeaderEpoch)
+			e.noteCommit(t.Topic, [16]byte{}, p.Partition, p.Offset, p.LeaderEpoch, p.Metadata)
 		}
 	}
 	return nil
 }
 
-func (e *Engine) noteCommit(topic string, id [16]byte, partition int32, offset int64, leaderEpoch int32) {
+func (e *Engine) noteCommit(topic string, id [16]byte, partition int32, offset int64, leaderEpoch int32, metadata *string) {
 	ep := e.lookup(topic, partition)
 	if ep == nil || !ep.is(phaseStarting) {
 		return
@@ -42,7 +44,35 @@ func (e *Engine) noteCommit(topic string, id [16]byte, partition int32, offset i
 	}
 	if offset >= 0 {
 		ep.hasCommit, ep.committedAt, ep.commitEpoch, ep.acked = true, offset, leaderEpoch, offset
+		if metadata != nil {
+			ep.partitions = claimedPartitions(*metadata)
+		}
 	}
+}
+
+// claimPrefix begins the metadata of our commits: a version, and then fields.
+const claimPrefix = "gapless:1 "
+
+// claimMetadata says with a commit how many partitions the topic had when the partition was first claimed. So a partition that
+// was added later can be told from one that another member of a new group is about to claim.
+func claimMetadata(ep *epoch) *string {
+	s := fmt.Sprintf("%spartitions=%d", claimPrefix, ep.partitions)
+	return &s
+}
+
+// claimedPartitions reads what claimMetadata wrote; 0: somebody else committed, and it is not known.
+func claimedPartitions(metadata string) int32 {
+	fields, ok := strings.CutPrefix(metadata, claimPrefix)
+	if !ok {
+		return 0
+	}
+	for _, f := range strings.Fields(fields) {
+		if v, ok := strings.CutPrefix(f, "partitions="); ok {
+			n, _ := strconv.ParseInt(v, 10, 32)
+			return max(int32(n), 0)
+		}
+	}
+	return 0
 }
 
 // resolveStart decides where every newly assigned partition begins, and opens its lane. It runs between onAssigned and the
@@ -65,8 +95,21 @@ func (e *Engine) resolveStart(ctx context.Context, offsets map[string]map[int32]
 		return nil, err
 	}
 	for _, ep := range fresh {
-		s := at[ep.tp]
+		s, known := at[ep.tp]
+		if !known { // the client fetches nothing of a partition that is left out; lookAtLogs sees its log come back
+			delete(offsets[ep.topic], ep.partition)
+			e.stop(ep, stopNotAssigned, errNoLogEnds)
+			continue
+		}
+		if s.event.Name != "" {
+			if s.event.Name == EventDataLoss {
+				ep.lostRecords.Add(s.event.Count)
+				e.counts.lost.Add(s.event.Count)
+			}
+			e.emit(s.event)
+		}
 		offsets[ep.topic][ep.partition] = kgo.NewOffset().At(s.offset).WithEpoch(s.epoch)
+		ep.claim = s.claim
 		e.activate(ep, s.offset, s.epoch)
 		if s.stopped {
 			e.stop(ep, stopDataLoss, fmt.Errorf("retention deleted %d records before the group read them", ep.lostRecords.Load()))
@@ -80,9 +123,17 @@ type startAt struct {
 	offset  int64
 	epoch   int32
 	stopped bool
+	claim   bool
+	event   Event // what is to be said of it, once
 }
 
-// startsOf asks the brokers for the log's ends, again until ctx ends: there is nothing else to do without them.
+var errNoLogEnds = errors.New("the brokers do not name its log's ends, and the group has no commit in it")
+
+// startTries is how often the ends of all logs are asked for before the others go on without one that has no leader.
+const startTries = 3
+
+// startsOf asks the brokers for the log's ends, again until ctx ends: there is nothing else to do without them. A partition that
+// stays without an answer is left out, so that it does not hold up the rest.
 func (e *Engine) startsOf(ctx context.Context, eps []*epoch) (map[tp]startAt, error) {
 	topics := map[string]bool{}
 	for _, ep := range eps {
@@ -92,43 +143,70 @@ func (e *Engine) startsOf(ctx context.Context, eps []*epoch) (map[tp]startAt, er
 	for t := range topics {
 		names = append(names, t)
 	}
-	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+	wait := 100 * time.Millisecond
+	for tries := 1; ; tries++ {
 		at, err := e.askStarts(ctx, names, eps)
-		if err == nil {
+		if err == nil || len(at) > 0 && tries >= startTries {
+			e.health.set("start", nil)
 			return at, nil
+		}
+		if ctx.Err() != nil { // a rebalance came first: nothing is wrong
+			return nil, context.Cause(ctx)
+		}
+		if tries >= startTries {
+			e.health.set("start", err)
 		}
 		e.emit(Event{Name: EventStartFailed, Err: err, Partition: -1, Hint: "the log's ends are asked for again"})
 		timer, stop := after(wait)
 		select {
 		case <-ctx.Done():
 			stop()
+			e.health.set("start", nil)
 			return nil, context.Cause(ctx)
 		case <-e.stopC:
 			stop()
 			return nil, context.Canceled
 		case <-timer:
 		}
+		wait = min(2*wait, 2*time.Second)
 	}
 }
 
+// listOffsets lists what it can: a broker that is down or a topic that is forbidden does not stop the rest.
+func listOffsets(ctx context.Context, list func(context.Context, ...string) (kadm.ListedOffsets, error), topics []string) (kadm.ListedOffsets, error) {
+	all, err := list(ctx, topics...)
+	var shards *kadm.ShardErrors
+	if errors.As(err, &shards) && !shards.AllFailed {
+		return all, nil
+	}
+	var auth *kadm.AuthError
+	if !errors.As(err, &auth) || len(topics) == 1 {
+		return all, err
+	}
+	all = kadm.ListedOffsets{}
+	for _, t := range topics {
+		if one, err := list(ctx, t); err == nil || errors.As(err, &shards) {
+			for name, ps := range one {
+				all[name] = ps
+			}
+		}
+	}
+	return all, nil
+}
+
+// askStarts returns the starts that are known; the error is for those that are not.
 func (e *Engine) askStarts(ctx context.Context, topics []string, eps []*epoch) (map[tp]startAt, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	first, err := e.adm.ListStartOffsets(ctx, topics...)
-	if err == nil {
-		err = first.Error()
-	}
+	first, err := listOffsets(ctx, e.adm.ListStartOffsets, topics)
 	if err != nil {
 		return nil, fmt.Errorf("list the first offsets: %w", err)
 	}
-	last, err := e.adm.ListEndOffsets(ctx, topics...)
-	if err == nil {
-		err = last.Error()
-	}
+	last, err := listOffsets(ctx, e.adm.ListEndOffsets, topics)
 	if err != nil {
 		return nil, fmt.Errorf("list the last offsets: %w", err)
 	}
-	var known map[string]bool // topics in which the group has a commit; asked for only where it matters
+	var known map[string]int32 // topics in which the group has a commit; asked for only where it matters
 	var byTime kadm.ListedOffsets
 	at := map[tp]startAt{}
 	for _, ep := range eps {
@@ -144,36 +222,51 @@ func (e *Engine) askStarts(ctx context.Context, topics []string, eps []*epoch) (
 				return nil, err
 			}
 		}
-		ep.claim = true
+		count, claimed := known[ep.topic]
+		if ep.partitions = count; !claimed {
+			ep.partitions = e.partitionsOf(ep.topic, first)
+		}
 		s := e.cfg.Start
 		switch {
-		case known[ep.topic]: // a partition that was added: all that is in it is new to the group
-			at[ep.tp] = startAt{offset: lo, epoch: -1}
+		case claimed && ep.partition >= count: // a partition that was added: all that is in it is new to the group
+			at[ep.tp] = startAt{offset: lo, epoch: -1, claim: true}
 		case s.latest:
 			e.once("latest:"+ep.topic, Event{Name: EventStartsLatest, Topic: ep.topic, Partition: -1,
 				Hint: "the group has no commit in this topic and Start is latest: what is in it already is not consumed"})
-			at[ep.tp] = startAt{offset: hi, epoch: -1}
+			at[ep.tp] = startAt{offset: hi, epoch: -1, claim: true}
 		case !s.at.IsZero():
 			if byTime == nil {
-				if byTime, err = e.adm.ListOffsetsAfterMilli(ctx, s.at.UnixMilli(), topics...); err != nil {
+				byTime, err = listOffsets(ctx, func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
+					return e.adm.ListOffsetsAfterMilli(ctx, s.at.UnixMilli(), topics...)
+				}, topics)
+				if err != nil {
 					return nil, fmt.Errorf("list the offsets at %v: %w", s, err)
 				}
 			}
-			o := listed(byTime, ep.tp)
-			if o < 0 {
-				o = hi
-			}
-			at[ep.tp] = startAt{offset: o, epoch: -1}
+			at[ep.tp] = startAt{offset: listed(byTime, ep.tp), epoch: -1, claim: true} // the end, where nothing is as late
 		default:
-			at[ep.tp] = startAt{offset: lo, epoch: -1}
+			at[ep.tp] = startAt{offset: lo, epoch: -1, claim: true}
 		}
 	}
+	var missing error
 	for p, s := range at {
 		if s.offset < 0 { // -1 and -2 mean the log's ends to the client: a sentinel must never pass for an offset
-			return nil, fmt.Errorf("%s[%d]: the broker did not name an offset to start from", p.topic, p.partition)
+			delete(at, p)
+			missing = fmt.Errorf("%s[%d]: the broker did not name an offset to start from", p.topic, p.partition)
 		}
 	}
-	return at, nil
+	return at, missing
+}
+
+// partitionsOf is how many partitions a topic has.
+func (e *Engine) partitionsOf(topic string, l kadm.ListedOffsets) int32 {
+	e.mu.Lock()
+	n := e.topics[topic].partitions
+	e.mu.Unlock()
+	for p := range l[topic] {
+		n = max(n, int(p)+1)
+	}
+	return int32(n)
 }
 
 func listed(l kadm.ListedOffsets, p tp) int64 {
@@ -189,42 +282,39 @@ func (e *Engine) fromCommit(ep *epoch, lo, hi int64) startAt {
 	switch {
 	case lo >= 0 && c < lo: // retention overtook the group
 		lost := lo - c
-		ep.lostRecords.Add(lost)
-		e.counts.lost.Add(lost)
 		ev := Event{Name: EventDataLoss, Topic: ep.topic, Partition: ep.partition, Offset: c, Count: lost,
 			Hint: "retention deleted these records before the group read them"}
 		switch e.cfg.OnDataLoss {
 		case DataLossEarliest:
-			e.emit(ev)
-			ep.claim = true
-			return startAt{offset: lo, epoch: -1}
+			return startAt{offset: lo, epoch: -1, claim: true, event: ev}
 		case DataLossLatest:
-			e.emit(ev)
-			ep.claim = true
-			return startAt{offset: hi, epoch: -1}
+			return startAt{offset: hi, epoch: -1, claim: true, event: ev}
 		}
 		ev.Hint += "; the partition stops: restart with OnDataLoss earliest or latest to go on, and give topics more retention"
-		e.emit(ev)
-		return startAt{offset: c, epoch: -1, stopped: true}
+		return startAt{offset: c, epoch: -1, stopped: true, event: ev}
 	case hi >= 0 && c > hi: // the log is shorter than what was committed: truncated, or another topic of this name
-		e.emit(Event{Name: EventTruncated, Topic: ep.topic, Partition: ep.partition, Offset: c, Count: c - hi,
-			Hint: "the commit lies beyond the end of the log, which was truncated or begun anew: consumed from its first record on, so records may come twice"})
-		ep.claim = true
-		return startAt{offset: lo, epoch: -1}
+		ev := Event{Name: EventTruncated, Topic: ep.topic, Partition: ep.partition, Offset: c, Count: c - hi,
+			Hint: "the commit lies beyond the end of the log, which was truncated or begun anew: consumed from its first record on, so records may come twice"}
+		return startAt{offset: lo, epoch: -1, claim: true, event: ev}
 	}
 	return startAt{offset: c, epoch: ep.commitEpoch}
 }
 
-// committedTopics are the topics in which the group has committed anything.
-func (e *Engine) committedTopics(ctx context.Context) (map[string]bool, error) {
+// committedTopics are the topics in which the group has committed anything, and how many partitions each had then: those beyond
+// were added later. 0 where a commit does not say; then all may be, as nothing must be skipped.
+func (e *Engine) committedTopics(ctx context.Context) (map[string]int32, error) {
 	resp, err := e.adm.FetchOffsets(ctx, e.cfg.Group)
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
 		return nil, fmt.Errorf("fetch the group's offsets: %w", err)
 	}
-	known := map[string]bool{}
+	known := map[string]int32{}
 	resp.Each(func(o kadm.OffsetResponse) {
 		if o.Err == nil && o.At >= 0 {
-			known[o.Topic] = true
+			n := claimedPartitions(o.Metadata)
+			if was, ok := known[o.Topic]; ok {
+				n = min(n, was)
+			}
+			known[o.Topic] = n
 		}
 	})
 	return known, nil

@@ -33,7 +33,7 @@ type WorkersStatus struct {
 
 // Counts are counters since the start.
 type Counts struct {
-	Handled            int64               `json:"handled"`  // attempts that succeeded
+	Handled            int64               `json:"handled"`  // attempts that succeeded, outputs included, so that the record is settled
 	Failures           int64               `json:"failures"` // attempts that failed
 	Retries            int64               `json:"retries"`  // attempts that were scheduled anew
 	DeadLettered       int64               `json:"dead_lettered"`
@@ -64,7 +64,9 @@ type PartitionStatus struct {
 	StableEnd int64 `json:"stable_end"` // last stable offset; equal to LogEnd where transactions are not looked at
 	// Lag is LogEnd - Committed, as Kafka's own tools count.
 	Lag int64 `json:"lag"`
-	// LagSeconds is the age of the record at the frontier by its timestamp; 0 = no lag, -1 = it has not been fetched yet.
+	// LagSeconds is how old what is at the frontier is by its timestamp: that of the first record of the fetch that the oldest
+	// unfinished record came in, so it may be too high by the time that one fetch spans. 0 = no lag, -1 = it has not been
+	// fetched yet.
 	LagSeconds float64 `json:"lag_seconds"`
 
 	Waiting  int   `json:"waiting"`   // not started, and behind their key
@@ -86,8 +88,8 @@ type PartitionStatus struct {
 // OldestRecord is the unfinished record that holds the frontier.
 type OldestRecord struct {
 	Offset   int64         `json:"offset"`
-	Age      time.Duration `json:"age_ns"` // since it was delivered here
-	Attempts int           `json:"attempts"`
+	Age      time.Duration `json:"age_ns"`   // since it was delivered here
+	Attempts int           `json:"attempts"` // that have failed
 	Key      string        `json:"key,omitempty"`
 	State    string        `json:"state"` // waiting, running, retrying, outputs, dead-letter, held
 	Error    string        `json:"error,omitempty"`
@@ -112,15 +114,16 @@ func (e *Engine) Status() Status {
 	}
 	p := e.pool.Stats()
 	s.Workers = WorkersStatus{Limit: int(e.workers.Load()), LimitPerPartition: int(e.workersPer.Load()), Running: p.Running, Peak: p.Peak}
-	running := map[stuckRecord]bool{}
+	running := map[stuckRecord]OldestRecord{}
 	e.pool.EachRunning(func(l *workers.Lane[item], it *item, _ time.Duration) {
-		running[stuckRecord{l.Owner().(*epoch), it.seq}] = true
+		running[stuckRecord{l.Owner().(*epoch), it.seq}] = it.describe("running")
 	})
 	s.Counts = e.countsNow()
 	now := time.Now()
 	for _, ep := range e.allEpochs() {
 		e.account(ep) // an idle partition has no fetch that would do it
 		ps := ep.status(now, running)
+		ep.writeProblems(s.Problems)
 		for _, why := range ps.Paused {
 			if why == "hold" || why == "data_loss" || why == "fetch_error" || why == "dead_letter_keys" {
 				s.Problems["paused "+ep.topic+" "+why] = why + " " + ps.Error
@@ -147,17 +150,12 @@ func isClosed(ch <-chan struct{}) bool {
 
 func (e *Engine) countsNow() Counts {
 	c := &e.counts
-	handled := c.handledBefore.Load()
-	for _, ep := range e.allEpochs() {
-		handled += ep.handled.Load()
-	}
 	out := Counts{
-		Failures: c.failures.Load(), Retries: c.retries.Load(), DeadLettered: c.deadLettered.Load(),
+		Handled: e.breakers.handled(), Failures: c.failures.Load(), Retries: c.retries.Load(), DeadLettered: c.deadLettered.Load(),
 		DeadLetterFailures: c.deadLetterFailures.Load(), Skipped: c.skipped.Load(), StaleCompletions: c.stale.Load(), Lost: c.lost.Load(),
 		Commits: c.commits.Load(), CommitErrors: c.commitErrors.Load(), CommitSeconds: float64(c.commitNanos.Load()) / 1e9,
 		LostEpochs: c.lostEpochs.Load(), Suspensions: c.suspensions.Load(), Events: map[EventName]int64{},
 	}
-	out.Handled = max(handled-out.Failures, 0)
 	c.mu.Lock()
 	for n, v := range c.events {
 		out.Events[n] = v
@@ -166,7 +164,18 @@ func (e *Engine) countsNow() Counts {
 	return out
 }
 
-func (ep *epoch) status(now time.Time, running map[stuckRecord]bool) PartitionStatus {
+// writeProblems adds what of the partition can't be written now.
+func (ep *epoch) writeProblems(to map[string]string) {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	for what, f := range map[string]writeFailure{"dead letter ": ep.deadLetters, "outputs ": ep.outputs} {
+		if f.n > 0 {
+			to[what+ep.topic] = f.err.Error()
+		}
+	}
+}
+
+func (ep *epoch) status(now time.Time, running map[stuckRecord]OldestRecord) PartitionStatus {
 	s := PartitionStatus{
 		Topic: ep.topic, Partition: ep.partition, Epoch: ep.owner, Phase: phaseNames[ep.phase.Load()],
 		Position: -1, Frontier: -1, LogStart: ep.logStart.Load(), LogEnd: ep.hwm.Load(), StableEnd: ep.lso.Load(),
@@ -205,31 +214,46 @@ func (ep *epoch) status(now time.Time, running map[stuckRecord]bool) PartitionSt
 	if !ok {
 		return s
 	}
-	s.Oldest = &OldestRecord{Offset: offset, State: "waiting"}
+	s.Oldest = ep.oldest(seq, running)
+	s.Oldest.Offset = offset
 	if i := ep.sliceOf(seq); i >= 0 {
 		s.Oldest.Age = now.Sub(ep.slices[i].at)
 		s.LagSeconds = max(now.Sub(ep.slices[i].timestamp).Seconds(), 0)
 	}
-	if running[stuckRecord{ep, seq}] {
-		s.Oldest.State = "running"
-	}
-	ep.describeOldest(s.Oldest, seq)
 	return s
 }
 
-// describeOldest adds what is known of a parked record. ep.mu is held.
-func (ep *epoch) describeOldest(o *OldestRecord, seq tracker.Seq) {
+// oldest says what is known of the record that holds the frontier: parked, running or waiting. ep.mu is held.
+func (ep *epoch) oldest(seq tracker.Seq, running map[stuckRecord]OldestRecord) *OldestRecord {
 	for st := range ep.held {
-		if st.seq != seq {
-			continue
-		}
-		o.State = [...]string{"retrying", "outputs", "dead-letter", "held"}[st.stage]
-		o.Attempts = st.attempts
-		o.Key = string(st.rec.Key)
-		if st.lastErr != nil {
-			o.Error = st.lastErr.Error()
+		if st.seq == seq {
+			it := item{rec: st.rec, st: st}
+			o := it.describe([...]string{"retrying", "outputs", "dead-letter", "held"}[st.stage])
+			if st.lastErr != nil {
+				o.Error = st.lastErr.Error()
+			}
+			return &o
 		}
 	}
+	if o, ok := running[stuckRecord{ep, seq}]; ok {
+		return &o
+	}
+	o := OldestRecord{State: "waiting"}
+	ep.lane.EachWaiting(func(it *item) {
+		if it.seq == seq {
+			o = it.describe("waiting")
+		}
+	})
+	return &o
+}
+
+// describe copies what a status shows of a record; the lane's lock is held, or the record is parked.
+func (it *item) describe(state string) OldestRecord {
+	o := OldestRecord{State: state, Key: string(it.rec.Key)}
+	if it.st != nil {
+		o.Attempts = int(it.st.attempts.Load())
+	}
+	return o
 }
 
 // Healthy says whether anything speaks against the engine being well, and what. A member without partitions is healthy.

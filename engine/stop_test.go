@@ -94,7 +94,7 @@ func TestStopInEveryState(t *testing.T) {
 				m := w.start(c)
 				s.break_(w, m, gates)
 				for _, m := range w.members {
-					err, took := m.stopWithin(time.Second)
+					took, err := m.stopWithin(time.Second)
 					if took > time.Second {
 						t.Errorf("Stop took %v", took)
 					}
@@ -146,7 +146,7 @@ func TestStopWhileStarting(t *testing.T) {
 		w.mute()
 		m := w.launch(w.config(func(context.Context, *Record) error { return nil }))
 		time.Sleep(100 * time.Millisecond)
-		if err, took := m.stopWithin(time.Second); err != nil || took > time.Second {
+		if took, err := m.stopWithin(time.Second); err != nil || took > time.Second {
 			t.Errorf("Stop: %v after %v", err, took)
 		}
 		if err := <-m.done; err != nil {
@@ -284,7 +284,7 @@ func TestDrainGivesUpRetries(t *testing.T) {
 		m := w.start(c)
 		w.produce(0, "later")
 		w.eventually("parked", func() bool { return m.part(0) != nil && m.part(0).Parked == 1 })
-		if err, took := m.stopWithin(time.Minute); err != nil || took > time.Second {
+		if took, err := m.stopWithin(time.Minute); err != nil || took > time.Second {
 			t.Errorf("Stop: %v after %v", err, took)
 		}
 		m = w.start(c)
@@ -309,7 +309,7 @@ func TestHardStop(t *testing.T) {
 				})))
 				w.produce(0, "v")
 				w.eventually("it runs", func() bool { return gates.isAt("v") })
-				err, _ := m.stopWithin(time.Second)
+				_, err := m.stopWithin(time.Second)
 				var left *AbandonedError
 				if !errors.As(err, &left) || len(left.Records) != 1 || left.Records[0].Offset != 0 {
 					t.Errorf("Stop: %v", err)

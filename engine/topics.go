@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -15,7 +16,13 @@ import (
 type topicState struct {
 	id         [16]byte
 	partitions int
+	missing    time.Time // since when the brokers do not know it; zero = they do
+	gone       bool      // and it was said to be deleted
+	toEnsure   bool      // its dead-letter topic could not be had yet
 }
+
+// missingFor is how long a topic must be unknown before it counts as deleted: a broker that has just started knows none.
+const missingFor = time.Second
 
 // logEndTick is how often the brokers are asked for ids and log ends. Fetches tell the ends, too, but not of partitions that
 // are paused or idle; and the client never notices by itself that a topic was deleted and created again.
@@ -32,7 +39,9 @@ func (e *Engine) logEndLoop(ctx context.Context) {
 		case <-e.topicKick:
 		}
 		e.resubscribe()
-		if topics := e.watchedTopics(); len(topics) > 0 {
+		topics := e.watchedTopics()
+		e.forgetTopics(topics)
+		if len(topics) > 0 {
 			e.lookAtTopics(ctx, topics)
 		}
 	}
@@ -63,10 +72,49 @@ func (e *Engine) watchedTopics() []string {
 	return topics
 }
 
+// forgetTopics drops what speaks against topics that are no longer watched: nobody would take it back.
+func (e *Engine) forgetTopics(watched []string) {
+	e.mu.Lock()
+	for name, t := range e.topics {
+		if t.gone && !slices.Contains(watched, name) {
+			delete(e.topics, name)
+			delete(e.seen, "deleted:"+name)
+		}
+	}
+	e.mu.Unlock()
+	e.health.mu.Lock()
+	defer e.health.mu.Unlock()
+	for subject := range e.health.ill {
+		for _, prefix := range []string{"topic ", "dead letter "} {
+			if name, ok := strings.CutPrefix(subject, prefix); ok && !slices.Contains(watched, name) {
+				delete(e.health.ill, subject)
+			}
+		}
+	}
+}
+
+// listTopics asks for topics, one by one where a single forbidden one fails the listing of all.
+func (e *Engine) listTopics(ctx context.Context, names []string) (kadm.TopicDetails, error) {
+	details, err := e.adm.ListTopics(ctx, names...)
+	if !errors.Is(err, kerr.TopicAuthorizationFailed) {
+		return details, err
+	}
+	details = kadm.TopicDetails{}
+	for _, name := range names {
+		one, err := e.adm.ListTopics(ctx, name)
+		if errors.Is(err, kerr.TopicAuthorizationFailed) {
+			details[name] = kadm.TopicDetail{Topic: name, Err: err}
+		} else if err == nil {
+			details[name] = one[name]
+		}
+	}
+	return details, nil
+}
+
 func (e *Engine) lookAtTopics(ctx context.Context, names []string) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	details, err := e.adm.ListTopics(ctx, names...)
+	details, err := e.listTopics(ctx, names)
 	if err != nil {
 		return // the brokers are not to be had: the clock and the committer notice
 	}
@@ -88,16 +136,25 @@ func (e *Engine) lookAtTopic(ctx context.Context, name string, t kadm.TopicDetai
 	e.mu.Unlock()
 	switch {
 	case errors.Is(t.Err, kerr.UnknownTopicOrPartition):
-		e.topicDeleted(name)
+		if was.missing.IsZero() {
+			was.missing = time.Now()
+		}
+		was.gone = was.gone || time.Since(was.missing) >= missingFor
+		e.setTopic(name, was)
+		if was.gone {
+			e.topicDeleted(name)
+		}
+		return false
+	case errors.Is(t.Err, kerr.TopicAuthorizationFailed):
+		e.topicError(name, t.Err)
 		return false
 	case t.Err != nil || t.Topic == "":
 		return false
-	case !known:
+	case !known || was.id == [16]byte{} && was.partitions == 0:
 		e.noteTopic(t)
-		if err := e.ensureDeadLetterTopic(ctx, t); err != nil {
-			e.health.set("dead letter "+name, err)
-			e.emit(Event{Name: EventDeadLetterFailed, Topic: name, Partition: -1, Err: err, Hint: "dead letters of this topic can't be written until this is mended"})
-		}
+		e.ensureLater(ctx, t)
+		e.topicBack(name, was)
+		e.health.set("topic "+name, nil)
 		return true
 	case t.ID != was.id && was.id != [16]byte{}:
 		e.topicRecreated(t)
@@ -111,8 +168,57 @@ func (e *Engine) lookAtTopic(ctx context.Context, name string, t kadm.TopicDetai
 		e.emit(ev)
 		e.cl.ForceMetadataRefresh() // else the group would hear of them at the client's next look, minutes from now
 	}
+	e.topicBack(name, was)
+	if was.toEnsure {
+		e.ensureLater(ctx, t)
+	}
 	e.health.set("topic "+name, nil)
 	return true
+}
+
+func (e *Engine) setTopic(name string, s topicState) {
+	e.mu.Lock()
+	e.topics[name] = s
+	e.mu.Unlock()
+}
+
+// topicBack takes back that a topic is missing: it is the same as before.
+func (e *Engine) topicBack(name string, was topicState) {
+	if was.missing.IsZero() {
+		return
+	}
+	e.mu.Lock()
+	s := e.topics[name]
+	s.missing, s.gone = time.Time{}, false
+	e.topics[name] = s
+	delete(e.seen, "deleted:"+name)
+	e.mu.Unlock()
+	for _, ep := range e.allEpochs() {
+		if ep.topic == name {
+			e.resume(ep, stopTopicGone)
+		}
+	}
+}
+
+// ensureLater sees to the dead-letter topic of a topic that came up while running, until it is there.
+func (e *Engine) ensureLater(ctx context.Context, t kadm.TopicDetail) {
+	key := "dead letter " + t.Topic
+	err := e.ensureDeadLetterTopic(ctx, t)
+	e.mu.Lock()
+	s := e.topics[t.Topic]
+	failed := s.toEnsure
+	s.toEnsure = err != nil
+	e.topics[t.Topic] = s
+	e.mu.Unlock()
+	switch {
+	case err != nil:
+		e.health.set(key, err)
+		if !failed {
+			e.emit(Event{Name: EventDeadLetterFailed, Topic: t.Topic, Partition: -1, Err: err, Hint: "dead letters of this topic can't be written until this is mended; tried again"})
+		}
+	case failed:
+		e.health.set(key, nil)
+	}
 }
 
 func (e *Engine) topicDeleted(name string) {
@@ -145,12 +251,12 @@ func (e *Engine) topicRecreated(t kadm.TopicDetail) {
 
 // lookAtLogs asks for the ends of the logs.
 func (e *Engine) lookAtLogs(ctx context.Context, topics []string) {
-	first, err1 := e.adm.ListStartOffsets(ctx, topics...)
-	last, err2 := e.adm.ListEndOffsets(ctx, topics...)
+	first, err1 := listOffsets(ctx, e.adm.ListStartOffsets, topics)
+	last, err2 := listOffsets(ctx, e.adm.ListEndOffsets, topics)
 	var stable kadm.ListedOffsets
 	var err3 error
 	if !e.cfg.ReadUncommitted {
-		stable, err3 = e.adm.ListCommittedOffsets(ctx, topics...)
+		stable, err3 = listOffsets(ctx, e.adm.ListCommittedOffsets, topics)
 	}
 	if err1 != nil || err2 != nil || err3 != nil {
 		return
@@ -168,5 +274,56 @@ func (e *Engine) lookAtLogs(ctx context.Context, topics []string) {
 		if o := listed(stable, ep.tp); o >= 0 {
 			ep.lso.Store(o)
 		}
+		e.lookForEmptied(ep, listed(first, ep.tp), listed(last, ep.tp))
+		e.lookForLeaderless(ep, listed(first, ep.tp), listed(last, ep.tp))
 	}
+}
+
+// lookForEmptied finds a partition of which retention deleted all that was to come: no record will tell of the loss. What the
+// client has fetched before may still come, so nothing may move between two looks.
+func (e *Engine) lookForEmptied(ep *epoch, lo, hi int64) {
+	ep.mu.Lock()
+	stops := ep.stops
+	ep.mu.Unlock()
+	if !ep.is(phaseActive) || stops != 0 {
+		ep.emptied = progress{}
+		return
+	}
+	_, next := ep.tr.Next()
+	if lo < 0 || lo != hi || next >= lo {
+		ep.emptied = progress{}
+		return
+	}
+	if ep.emptied.at.IsZero() || ep.emptied.next != next {
+		ep.emptied = progress{next: next, at: time.Now()}
+		return
+	}
+	if time.Since(ep.emptied.at) < logEndTick/2 {
+		return
+	}
+	ep.emptied = progress{}
+	e.lost(ep, next, lo-next)
+	if e.cfg.OnDataLoss != DataLossStop {
+		ep.tr.Pass(lo)
+	}
+}
+
+// lookForLeaderless asks the group anew for a partition that could not begin, now that its log's ends are known.
+func (e *Engine) lookForLeaderless(ep *epoch, lo, hi int64) {
+	ep.mu.Lock()
+	waits := ep.is(phaseStarting) && ep.stops&stopNotAssigned != 0
+	ep.mu.Unlock()
+	if !waits {
+		return
+	}
+	subject := fmt.Sprintf("start %s[%d]", ep.topic, ep.partition)
+	if lo < 0 || hi < 0 {
+		e.health.set(subject, errNoLogEnds)
+		return
+	}
+	e.health.set(subject, nil)
+	e.mu.Lock()
+	e.adrift[ep.tp] = time.Time{}
+	e.mu.Unlock()
+	e.checkTopics()
 }

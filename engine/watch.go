@@ -27,6 +27,7 @@ type watchdog struct {
 	stalled map[*epoch]bool
 	seen    map[*epoch]progress
 	alone   time.Time // since when nothing is assigned here
+	losses  int64     // when something was last assigned
 }
 
 // progress is what must change for a partition not to be stalled.
@@ -98,7 +99,7 @@ func (w *watchdog) lookForStalled(e *Engine, eps []*epoch, now time.Time) {
 		live[ep] = true
 		frontier, _ := ep.frontier()
 		_, next := ep.tr.Next()
-		p := progress{frontier: frontier, handled: ep.handled.Load(), next: next, at: now}
+		p := progress{frontier: frontier, handled: ep.handled.Load() + ep.failures.Load(), next: next, at: now}
 		was, known := w.seen[ep]
 		backlog := max(ep.hwm.Load(), ep.lso.Load()) - frontier
 		if !known || was.frontier != p.frontier || was.handled != p.handled || was.next != p.next || backlog <= 0 {
@@ -115,7 +116,9 @@ func (w *watchdog) lookForStalled(e *Engine, eps []*epoch, now time.Time) {
 		w.stalled[ep] = true
 		ev := Event{Name: EventStalled, Topic: ep.topic, Partition: ep.partition, Offset: frontier, Count: backlog, Took: now.Sub(was.at)}
 		ev.Name, ev.Hint = e.whyStalled(ep, next)
-		e.health.set(fmt.Sprintf("stalled %s[%d]", ep.topic, ep.partition), errors.New(ev.Hint))
+		if ev.Hint != compactedHint {
+			e.health.set(fmt.Sprintf("stalled %s[%d]", ep.topic, ep.partition), errors.New(ev.Hint))
+		}
 		e.emit(ev)
 	}
 	for ep := range w.seen {
@@ -148,8 +151,14 @@ func (e *Engine) whyStalled(ep *epoch, next int64) (EventName, string) {
 	case lso >= 0 && lso < hwm && next >= lso:
 		return EventOpenTransaction, "a transaction in the topic is neither committed nor aborted; nothing behind it is delivered (read committed) until its producer or the broker ends it"
 	}
+	if leader, _, err := e.cl.PartitionLeader(ep.topic, ep.partition); err == nil && e.clock.fetchAnswered(leader, e.cfg.StalledAfter/2) {
+		return EventStalled, compactedHint
+	}
 	return EventStalled, "fetches bring nothing although the log goes on: look at the broker and at the network"
 }
+
+// compactedHint is for the one exception of C2: nothing is wrong with such a partition.
+const compactedHint = "the broker answers fetches, and there is no record up to the end of the log: compaction removed its tail. The lag stays until the next record comes"
 
 // lookForFailingCommits turns commits that keep failing into ill health.
 func (w *watchdog) lookForFailingCommits(e *Engine, eps []*epoch, now time.Time) {
@@ -170,13 +179,25 @@ const idleAfter = 15 * time.Second
 func (w *watchdog) lookForIdle(e *Engine, eps []*epoch, now time.Time) {
 	switch {
 	case len(eps) > 0 || e.clock.deadline().IsZero():
-		w.alone = time.Time{}
+		w.alone, w.losses = time.Time{}, e.counts.lossesSoFar()
 	case w.alone.IsZero():
 		w.alone = now
 	case now.Sub(w.alone) >= idleAfter:
+		if e.counts.lossesSoFar() > w.losses {
+			e.once("idle after a loss", Event{Name: EventNoPartitions, Partition: -1,
+				Hint: "nothing has been assigned here since its partitions were lost or their topic was deleted; the events before this one say why"})
+			return
+		}
 		e.once("idle", Event{Name: EventNoPartitions, Partition: -1,
 			Hint: "the group has more members than partitions, so this one has nothing to do. It stays healthy and takes over when another ends. Gapless works on many records of a partition at once: fewer members with more Workers do the same"})
 	}
+}
+
+// lossesSoFar counts what takes partitions away without a rebalance.
+func (c *counters) lossesSoFar() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.events[EventLost] + c.events[EventTopicDeleted]
 }
 
 // buryZombies forgets ended epochs whose last handler has returned.
@@ -188,10 +209,4 @@ func (e *Engine) buryZombies() {
 			delete(e.zombies, ep)
 		}
 	}
-}
-
-// forget keeps the counts of an ended epoch.
-func (e *Engine) forget(ep *epoch) {
-	e.counts.handledBefore.Add(ep.handled.Load())
-	e.breakers.ended(ep)
 }
