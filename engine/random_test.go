@@ -152,6 +152,11 @@ func (r *randomWorld) check() {
 
 // rest waits until all is done, and looks for what was left behind.
 func (r *randomWorld) rest() {
+	for _, m := range r.live { // a single worker would take longer than anybody waits
+		if err := m.e.SetWorkers(20, 0); err != nil {
+			r.Error(err)
+		}
+	}
 	r.eventually("all is committed", func() bool {
 		for at, n := range r.produced {
 			if r.committed(at.topic, at.partition) < n {
