@@ -197,13 +197,6 @@ func (ep *epoch) frontier() (int64, int32) {
 	return ep.tr.Frontier()
 }
 
-// mayResume says whether fetching is paused for a reason that goes away with what is held.
-func (ep *epoch) mayResume() bool {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	return ep.stops&stopsBriefly != 0
-}
-
 // running says whether handlers or outputs of this epoch are still under way.
 func (ep *epoch) running() bool {
 	lane := ep.opened()

@@ -35,19 +35,40 @@ func (e *Engine) fetchLoop(ctx context.Context) {
 	}
 }
 
-// recordPool gives the client slabs of records to decode into, and takes them back when every record of one is recycled.
-type recordPool struct{ pool sync.Pool }
+// recordPool gives the client slabs of records to decode into, and takes them back when every record of one is recycled. It
+// is a small stack rather than a sync.Pool: the collector, which runs many times a second beside a fast consumer, empties those.
+type recordPool struct {
+	mu    sync.Mutex
+	slabs [][]kgo.Record
+	held  int // records in all
+}
+
+// recordPoolMax bounds what the pool keeps: about 26 MB, a fetch of a dozen partitions with small records.
+const recordPoolMax = 128 << 10
 
 // GetRecords implements kgo.PoolRecords.
 func (p *recordPool) GetRecords(n int) []kgo.Record {
-	if v, ok := p.pool.Get().(*[]kgo.Record); ok && cap(*v) >= n {
-		return (*v)[:n]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := len(p.slabs) - 1; i >= 0; i-- {
+		if s := p.slabs[i]; cap(s) >= n {
+			p.slabs = slices.Delete(p.slabs, i, i+1)
+			p.held -= cap(s)
+			return s[:n]
+		}
 	}
 	return make([]kgo.Record, n)
 }
 
 // PutRecords implements kgo.PoolRecords.
-func (p *recordPool) PutRecords(recs []kgo.Record) { p.pool.Put(&recs) }
+func (p *recordPool) PutRecords(recs []kgo.Record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.held+cap(recs) <= recordPoolMax {
+		p.slabs = append(p.slabs, recs)
+		p.held += cap(recs)
+	}
+}
 
 // recordOverhead is what a record costs beside its key and value: its struct in the client's slab, and its place in the lane.
 const recordOverhead = 200
@@ -67,6 +88,7 @@ const headerOverhead = 40
 type delivery struct {
 	items   []item
 	offsets []int64
+	dense   bool // the offsets of what was taken last have no holes
 }
 
 // deliver adds a partition's fetched records to its tracker and its lane.
@@ -105,7 +127,6 @@ func (e *Engine) deliver(d *delivery, topic string, p *kgo.FetchPartition) {
 	var bytes int64
 	recs := p.Records
 	for len(recs) > 0 {
-		run, dense := leadingRun(recs)
 		if recs[0].Attrs.IsControl() {
 			seq, err := ep.tr.AddRange(recs[0].Offset, 1, recs[0].LeaderEpoch)
 			if err != nil {
@@ -117,20 +138,19 @@ func (e *Engine) deliver(d *delivery, topic string, p *kgo.FetchPartition) {
 			recs = recs[1:]
 			continue
 		}
-		seq, err := d.add(ep.tr, recs[:run], dense)
-		if err != nil {
+		seq, _ := ep.tr.Next() // only the fetch loop adds
+		from, size := d.take(recs, seq)
+		if err := d.add(ep.tr, recs[:len(d.items)-from]); err != nil {
+			d.items = d.items[:from]
 			e.impossible(ep, recs, err)
 			break
 		}
-		if n == 0 {
-			first = seq
-		}
-		n = int(seq-first) + run
-		for i, r := range recs[:run] {
-			d.items = append(d.items, item{rec: r, seq: seq + tracker.Seq(i)})
-			bytes += sizeOf(r)
-		}
-		recs = recs[run:]
+		recs = recs[len(d.items)-from:]
+		bytes += size
+	}
+	if len(d.items) > 0 {
+		first = d.items[0].seq
+		n = int(d.items[len(d.items)-1].seq-first) + 1
 	}
 	if len(d.items) == 0 {
 		if e.cfg.Commit.Each { // only markers: the frontier has moved nevertheless
@@ -160,29 +180,35 @@ func (e *Engine) startsBeyond(ep *epoch, first, start int64) bool {
 	return true
 }
 
-// leadingRun is how many records from the first on have the same leader epoch and are no control records, and whether their
-// offsets are dense.
-func leadingRun(recs []*kgo.Record) (n int, dense bool) {
+// take makes items of the records up to the first one with another leader epoch or that is a control record: one pass over
+// memory that is not in the cache any more. It returns where they begin among the items, and what they pin.
+func (d *delivery) take(recs []*kgo.Record, seq tracker.Seq) (from int, size int64) {
+	from = len(d.items)
 	first := recs[0]
-	dense = true
+	d.dense = true
 	for i, r := range recs {
 		if r.LeaderEpoch != first.LeaderEpoch || r.Attrs.IsControl() {
-			return i, dense
+			break
 		}
-		dense = dense && r.Offset == first.Offset+int64(i)
+		d.dense = d.dense && r.Offset == first.Offset+int64(i)
+		d.items = append(d.items, item{rec: r, seq: seq + tracker.Seq(i)})
+		size += sizeOf(r)
 	}
-	return len(recs), dense
+	return from, size
 }
 
-func (d *delivery) add(tr *tracker.Tracker, recs []*kgo.Record, dense bool) (tracker.Seq, error) {
-	if dense {
-		return tr.AddRange(recs[0].Offset, len(recs), recs[0].LeaderEpoch)
+// add has the tracker count on the records that take took.
+func (d *delivery) add(tr *tracker.Tracker, recs []*kgo.Record) error {
+	if d.dense {
+		_, err := tr.AddRange(recs[0].Offset, len(recs), recs[0].LeaderEpoch)
+		return err
 	}
 	d.offsets = d.offsets[:0]
 	for _, r := range recs {
 		d.offsets = append(d.offsets, r.Offset)
 	}
-	return tr.Add(d.offsets, recs[0].LeaderEpoch)
+	_, err := tr.Add(d.offsets, recs[0].LeaderEpoch)
+	return err
 }
 
 // impossible handles records that the tracker refuses. The span bound is guarded by a pause long before, so this is a bug or a

@@ -190,14 +190,9 @@ func (e *Engine) callBatch(ctx context.Context, ep *epoch, b *Batch) (err error)
 }
 
 // turn hears from a worker after each chunk: two clock reads serve up to 64 records.
-func (e *Engine) turn(worker int, l *workers.Lane[item], n int, elapsed time.Duration) {
-	ep := l.Owner().(*epoch)
+func (e *Engine) turn(worker int, _ *workers.Lane[item], n int, elapsed time.Duration) {
 	e.local(worker).own = kgo.Record{} // or an idle worker would pin its last fetch
 	e.lat.observe(worker, n, elapsed)
-	// A lane that is held up by its bytes or its span drains without passing the pool's low mark.
-	if ep.mayResume() {
-		e.wakeFlow()
-	}
 }
 
 // settled says how a record came to its end.
