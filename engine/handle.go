@@ -59,7 +59,7 @@ func (e *Engine) handle(t *workers.Task[item]) {
 		r.ep = ep
 	}
 	ctx := ep.ctx.Load()
-	err := e.call(ctx, ep, r)
+	err := e.call(ctx, ep, r, nil)
 	outs := r.outs
 	if outs != nil {
 		r.outs = nil
@@ -81,8 +81,8 @@ func (e *Engine) handle(t *workers.Task[item]) {
 
 var errGoexit = errors.New("gapless: a handler ended its goroutine (runtime.Goexit, or testing's FailNow); return an error instead")
 
-// call runs the handler on one record.
-func (e *Engine) call(ctx context.Context, ep *epoch, r *Record) (err error) {
+// call runs the handler on one record, or on a batch.
+func (e *Engine) call(ctx context.Context, ep *epoch, r *Record, b *Batch) (err error) {
 	returned := false
 	defer func() {
 		if p := recover(); p != nil {
@@ -96,7 +96,11 @@ func (e *Engine) call(ctx context.Context, ep *epoch, r *Record) (err error) {
 		defer cancel()
 		ctx = c
 	}
-	err = ep.single.Handle(ctx, r)
+	if b != nil {
+		err = ep.batch.HandleBatch(ctx, b)
+	} else {
+		err = ep.single.Handle(ctx, r)
+	}
 	returned = true
 	return err
 }
@@ -139,7 +143,7 @@ func (e *Engine) handleBatch(t *workers.Task[item], ep *epoch) {
 	}
 	b.errs = b.errs[:len(idx)]
 	ctx := ep.ctx.Load()
-	err := e.callBatch(ctx, ep, b)
+	err := e.call(ctx, ep, nil, b)
 	if ep.is(phaseClosed) { // C3: its outcome is up to the next owner
 		e.counts.stale.Add(int64(len(idx)))
 		clear(w.recs)
@@ -168,25 +172,6 @@ func (e *Engine) handleBatch(t *workers.Task[item], ep *epoch) {
 			t.Mark(i)
 		}
 	}
-}
-
-func (e *Engine) callBatch(ctx context.Context, ep *epoch, b *Batch) (err error) {
-	returned := false
-	defer func() {
-		if p := recover(); p != nil {
-			err = &PanicError{Value: p, Stack: debug.Stack()}
-		} else if !returned {
-			e.fail(errGoexit) // nobody would settle the record, and nobody would know
-		}
-	}()
-	if e.cfg.HandlerTimeout > 0 {
-		c, cancel := context.WithTimeoutCause(ctx, e.cfg.HandlerTimeout, fmt.Errorf("gapless: the batch handler ran longer than HandlerTimeout (%v)", e.cfg.HandlerTimeout))
-		defer cancel()
-		ctx = c
-	}
-	err = ep.batch.HandleBatch(ctx, b)
-	returned = true
-	return err
 }
 
 // turn hears from a worker after each chunk: two clock reads serve up to 64 records.

@@ -26,7 +26,7 @@ func forRoom() (ctx context.Context, cancel context.CancelCauseFunc, entered fun
 
 // orNoRoom is err, or that there was no room where that is what ended ctx.
 func orNoRoom(ctx context.Context, err error) error {
-	if errors.Is(err, context.Canceled) && context.Cause(ctx) == errNoRoom {
+	if errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), errNoRoom) {
 		return errNoRoom
 	}
 	return err
