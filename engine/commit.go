@@ -80,7 +80,7 @@ func (e *Engine) commit(ctx context.Context, eps []*epoch, timeout time.Duration
 		resp, err := req.RequestWith(ctx, e.cl)
 		if err == nil {
 			nameTopics(resp, topics)
-			err = e.committedBy(resp, sent, offsets)
+			err = errors.Join(e.committedBy(resp, sent, offsets), e.unanswered(req, resp, sent))
 		} else {
 			e.commitFailed(sent, err)
 		}
@@ -199,6 +199,32 @@ func (e *Engine) committedBy(resp *kmsg.OffsetCommitResponse, sent map[tp]*epoch
 				continue
 			}
 			ep.acknowledged(offsets[t.Topic][p.Partition].Offset)
+		}
+	}
+	return first
+}
+
+// errUnanswered: the answer to a commit says nothing of a partition that the request named.
+var errUnanswered = errors.New("gapless: the broker's answer left the partition out")
+
+// unanswered finds partitions that the answer left out: silence is not an acknowledgement (C4).
+func (e *Engine) unanswered(req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, sent map[tp]*epoch) (first error) {
+	answered := map[tp]bool{}
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			answered[tp{t.Topic, p.Partition}] = true
+		}
+	}
+	for _, t := range req.Topics {
+		for _, p := range t.Partitions {
+			at := tp{t.Topic, p.Partition}
+			if answered[at] {
+				continue
+			}
+			e.commitFailed(map[tp]*epoch{at: sent[at]}, errUnanswered)
+			if first == nil {
+				first = fmt.Errorf("%s[%d]: %w", at.topic, at.partition, errUnanswered)
+			}
 		}
 	}
 	return first

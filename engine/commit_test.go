@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -310,5 +311,34 @@ func TestLastCommitIsTriedAgain(t *testing.T) {
 		if at := w.committed("t", 0); at != 1 || h.Hits() != 3 {
 			t.Errorf("committed %d after %d refusals", at, h.Hits())
 		}
+	})
+}
+
+// C4: an answer that says nothing of a partition is no acknowledgement: its offset stays dirty.
+func TestUnansweredPartition(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		var log callLog
+		c := w.config(func(_ context.Context, r *Record) error { log.add(r); return nil })
+		c.Commit.Interval = time.Hour
+		m := w.start(c)
+		w.eventually("claimed", func() bool { return w.committed("t", 0) == 0 })
+		w.produce(0, "a", "b", "c")
+		w.eventually("handled", func() bool { return log.len() == 3 && m.e.Status().Partitions[0].Frontier == 3 })
+		w.cluster.ControlKey(int16(kmsg.OffsetCommit), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			return req.ResponseKind(), nil, true
+		})
+		if err := m.e.Commit(context.Background()); !errors.Is(err, errUnanswered) {
+			t.Errorf("Commit: %v", err)
+		}
+		if at := m.e.Status().Partitions[0].Committed; at != 0 {
+			t.Errorf("taken for committed: %d", at)
+		}
+		if err := m.e.Commit(context.Background()); err != nil {
+			t.Error(err)
+		}
+		if at := w.committed("t", 0); at != 3 {
+			t.Errorf("committed %d", at)
+		}
+		m.stop()
 	})
 }
