@@ -272,6 +272,10 @@ func (e *Engine) commitFailed(eps map[tp]*epoch, err error) {
 	if errors.Is(err, context.Canceled) {
 		return
 	}
+	worthTelling := 1
+	if errors.Is(err, kerr.RebalanceInProgress) || errors.Is(err, kerr.IllegalGeneration) || errors.Is(err, kerr.StaleMemberEpoch) {
+		worthTelling = 3 // a commit that meets a rebalance is refused as a matter of course, and sent again
+	}
 	for _, ep := range eps {
 		ep.mu.Lock()
 		if ep.commitFails == 0 {
@@ -281,7 +285,7 @@ func (e *Engine) commitFailed(eps map[tp]*epoch, err error) {
 		ep.commitFails++
 		n := ep.commitFails
 		ep.mu.Unlock()
-		if n == 1 || n%60 == 0 {
+		if n == worthTelling || n%60 == 0 {
 			e.emit(Event{Name: EventCommitFailed, Topic: ep.topic, Partition: ep.partition, Err: err, Count: int64(n), Hint: "tried again with the next commit"})
 		}
 	}

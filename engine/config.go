@@ -225,7 +225,7 @@ type GiveUp string
 // The ways to give up.
 const (
 	GiveUpDeadLetter GiveUp = "dead-letter" // write it to the dead-letter topic; the offset passes once that is acknowledged
-	GiveUpHold       GiveUp = "hold"        // its partition holds until a restart
+	GiveUpHold       GiveUp = "hold"        // its partition holds until Engine.Unhold or a restart
 	GiveUpSkip       GiveUp = "skip"        // counted, logged and passed
 )
 

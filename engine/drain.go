@@ -55,6 +55,9 @@ func (e *Engine) drain(ctx context.Context, eps []*epoch, why string) {
 		ev := Event{Name: name, Topic: ep.topic, Partition: ep.partition, Offset: acked, Owner: ep.owner, Took: time.Since(begun)}
 		if zombie {
 			ev.Hint = fmt.Sprintf("handlers outlived the drain of %v; their records are delivered again", e.cfg.DrainTimeout)
+			if isClosed(e.hardC) {
+				ev.Hint = "stopped at once: handlers were still running; their records are delivered again"
+			}
 		}
 		if acked < offset {
 			ev.Hint += " the last commit was not acknowledged"

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"sort"
 	"time"
 
@@ -126,7 +128,7 @@ func (e *Engine) Status() Status {
 		ep.writeProblems(s.Problems)
 		for _, why := range ps.Paused {
 			if why == "hold" || why == "data_loss" || why == "fetch_error" || why == "dead_letter_keys" {
-				s.Problems["paused "+ep.topic+" "+why] = why + " " + ps.Error
+				s.Problems[fmt.Sprintf("%s %s[%d]", why, ep.topic, ep.partition)] = cmp.Or(ps.Error, "the partition is paused")
 			}
 		}
 		s.Partitions = append(s.Partitions, ps)

@@ -141,13 +141,15 @@ func (e *Engine) whyStalled(ep *epoch, next int64) (EventName, string) {
 	lso, hwm := ep.lso.Load(), ep.hwm.Load()
 	switch {
 	case running > 0:
-		return EventStalled, "every running handler has not returned"
+		return EventStalled, "none of its running handlers has returned: look at what they wait for (see the stuck events)"
 	case held > 0:
 		return EventStalled, "its records wait for a retry, an acknowledgement or an operator"
+	case stops&^stopsBriefly != 0:
+		return EventStalled, fmt.Sprintf("it is paused: %v", (stops &^ stopsBriefly).strings())
+	case waiting > 0: // that it is full, and so paused, only follows
+		return EventStalled, "records wait, and none runs: every worker is busy with other partitions; raise Workers, or look at the stuck events"
 	case stops != 0:
 		return EventStalled, fmt.Sprintf("it is paused: %v", stops.strings())
-	case waiting > 0:
-		return EventStalled, "records wait, and none runs: no worker is free"
 	case lso >= 0 && lso < hwm && next >= lso:
 		return EventOpenTransaction, "a transaction in the topic is neither committed nor aborted; nothing behind it is delivered (read committed) until its producer or the broker ends it"
 	}

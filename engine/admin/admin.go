@@ -4,6 +4,7 @@ package admin
 import (
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -24,7 +25,7 @@ import (
 //	POST /breaker/reset        topic=T: closes the breaker of a topic
 //	POST /key/release          topic=T partition=P key=K (or key_base64=K): lets a held key go on
 //	POST /partition/unhold     topic=T partition=P: tries a record again that holds its partition
-//	POST /workers              total=N [per_partition=M]: changes the limit
+//	POST /workers              total=N [per_partition=M]: changes the limits; 400 for what is not a number
 //	POST /commit               commits what is settled now
 //
 // It has no access control: bind it to an address that only operators reach.
@@ -52,6 +53,10 @@ func Handler(e *engine.Engine) http.Handler {
 			refuse(w, err)
 			return
 		}
+		if !r.Form.Has("key") && !r.Form.Has("key_base64") { // an empty key is a key, so it is not to be guessed
+			refuse(w, errors.New("key: give key=K or key_base64=K; /status names it (oldest.key)"))
+			return
+		}
 		key := []byte(r.FormValue("key"))
 		if b := r.FormValue("key_base64"); b != "" {
 			if key, err = base64.StdEncoding.DecodeString(b); err != nil {
@@ -71,14 +76,14 @@ func Handler(e *engine.Engine) http.Handler {
 	})
 	mux.HandleFunc("POST /workers", func(w http.ResponseWriter, r *http.Request) {
 		total, err := strconv.Atoi(r.FormValue("total"))
-		if err != nil {
-			refuse(w, fmt.Errorf("total: %w", err))
+		if err != nil || total < 1 {
+			refuse(w, errors.New("total: give a whole number of at least 1"))
 			return
 		}
-		per := 0
+		per := min(e.Status().Workers.LimitPerPartition, total) // stays as it is where it is not given
 		if s := r.FormValue("per_partition"); s != "" {
 			if per, err = strconv.Atoi(s); err != nil {
-				refuse(w, fmt.Errorf("per_partition: %w", err))
+				refuse(w, errors.New("per_partition: give a whole number; 0 = as many as the total"))
 				return
 			}
 		}
