@@ -36,6 +36,13 @@ func TestExitCodes(t *testing.T) {
 		{args: "--help", code: 0},
 		{args: "run --help", code: 0},
 		{args: "version", code: 0},
+		{args: "--version", env: "GAPLESS_VERSION=1.2.3", code: 0},
+		{args: "", env: "GAPLESS_VERSION=1.2.3", code: 0},
+		{args: "help", code: 0},
+		{args: "help run", code: 0},
+		{args: "help completion bash", code: 0},
+		{args: "help frob", code: 2, want: `there is no command "frob"`},
+		{args: "help stauts", code: 2, want: `did you mean "status"?`},
 		{args: "completion bash", code: 0},
 		{args: "rum", code: 2, want: `there is no command "rum"`},
 		{args: "stauts", code: 2, want: `did you mean "status"?`},
@@ -183,6 +190,17 @@ func TestHelpTeaches(t *testing.T) {
 		}
 		if name != "demo" && !strings.Contains(help, "Exit codes:") {
 			t.Errorf("the help of %s does not list the exit codes", name)
+		}
+	}
+	if out := must(t, "", "--version"); out != must(t, "", "version") {
+		t.Errorf("--version prints %q, which is not what version does", out)
+	}
+	if help := must(t, "", "help", "run"); help != must(t, "", "run", "--help") {
+		t.Errorf("help run prints\n%s", help)
+	}
+	for _, name := range []string{"run", "produce", "status", "demo"} {
+		if help := must(t, "", name, "--help"); strings.Contains(help, "(default )") {
+			t.Errorf("the help of %s has an empty default:\n%s", name, help)
 		}
 	}
 	help := must(t, "", "run", "--help")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -114,12 +115,52 @@ var qualifiedWord = regexp.MustCompile(`\b(?:Config\.[A-Z][A-Za-z]+(?:\.[A-Z][A-
 
 // explained puts an error of the running engine into the command's words.
 func explained(err error) error {
-	text := qualifiedWord.ReplaceAllStringFunc(err.Error(), func(w string) string { return inFlags("", w) })
-	text = strings.NewReplacer("check Brokers,", "check --brokers,", ", User and Password", ", --sasl-user and the password").Replace(text)
+	text := explainedText(err.Error())
 	if text == err.Error() {
 		return err
 	}
 	return fmt.Errorf("%s", text)
+}
+
+func explainedText(text string) string {
+	text = qualifiedWord.ReplaceAllStringFunc(text, func(w string) string { return inFlags("", w) })
+	return inErrors.Replace(text)
+}
+
+var (
+	inErrors = strings.NewReplacer("check Brokers,", "check --brokers,", ", User and Password", ", --sasl-user and the password")
+	inHints  = strings.NewReplacer("Engine.ReleaseKey", "POST /key/release at --admin-addr", "Engine.ResetBreaker", "POST /breaker/reset at --admin-addr",
+		"Engine.Unhold", "POST /partition/unhold at --admin-addr")
+)
+
+var (
+	// logField is a field of a line of the log, in JSON, that speaks of settings.
+	logField = regexp.MustCompile(`"(?:hint|error)":"(?:[^"\\]|\\.)*"`)
+	// hintWord is a field's name, or something in quotes (a group, a pattern), which is not one.
+	hintWord = regexp.MustCompile(`\\"(?:[^"\\]|\\\\(?:\\.|[^\\])|\\[^"\\])*\\"|` + fieldWord.String())
+)
+
+// explainedLog puts the engine's log into the command's words. It gets one line of JSON a Write.
+type explainedLog struct{ to io.Writer }
+
+func (l explainedLog) Write(line []byte) (int, error) {
+	text := logField.ReplaceAllFunc(line, func(field []byte) []byte {
+		key, value, _ := strings.Cut(string(field), ":")
+		value = explainedText(value)
+		if key == `"hint"` {
+			value = hintWord.ReplaceAllStringFunc(inHints.Replace(value), func(w string) string {
+				if w[0] == '\\' {
+					return w
+				}
+				return inFlags("", w)
+			})
+		}
+		return []byte(key + ":" + value)
+	})
+	if _, err := l.to.Write(text); err != nil {
+		return 0, err
+	}
+	return len(line), nil
 }
 
 func trimPrefix(s string) string { return strings.TrimPrefix(s, "gapless: ") }

@@ -45,6 +45,21 @@ func (c *console) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
+// width is the terminal's, as it is now.
+func (c *console) width() int {
+	width, _ := sizeOf(c.fd)
+	return width
+}
+
+// sizeOf is a terminal's size, or a usual one where it has none.
+func sizeOf(fd int) (width, height int) {
+	width, height, err := term.GetSize(fd)
+	if err != nil || width < 1 || height < 1 {
+		return 80, 24
+	}
+	return width, height
+}
+
 // setLine replaces the live line; "" removes it.
 func (c *console) setLine(s string) {
 	c.mu.Lock()

@@ -52,6 +52,9 @@ func report(w io.Writer, cmd *cobra.Command, err error) int {
 		code = coded.ExitCode()
 	}
 	_, _ = fmt.Fprintf(w, "gapless: %s\n", trimPrefix(err.Error()))
+	if cmd != nil && cmd.Name() == "help" {
+		cmd = cmd.Root() // the help of help would not tell the commands
+	}
 	if code == exitUsage && cmd != nil {
 		_, _ = fmt.Fprintf(w, "See %q.\n", cmd.CommandPath()+" --help")
 	}

@@ -37,5 +37,5 @@ func (l *logFlags) logger(a *app, out *console, machine bool) (zerolog.Logger, e
 	default:
 		return zerolog.Nop(), usageError("%s: %q is not one of %s", a.origins.Of("log-format"), l.format, strings.Join([]string{"auto", "text", "json"}, ", "))
 	}
-	return zerolog.New(w).Level(level).With().Timestamp().Logger(), nil
+	return zerolog.New(explainedLog{w}).Level(level).With().Timestamp().Logger(), nil
 }

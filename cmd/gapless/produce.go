@@ -90,7 +90,7 @@ func (a *app) produceCommand() *cobra.Command {
 	flags.StringVar(&p.separator, "key-separator", "", "what divides a line into key and value; none = the line is the value")
 	section(flags, "Input from stdin", "format", "key-separator")
 	flags.IntVar(&p.generate, "generate", -1, "generate that many records instead; 0 = until interrupted")
-	flags.Lookup("generate").DefValue = ""
+	flags.Lookup("generate").DefValue = "0" // the help shows no default of 0; -1 is none
 	flags.Float64Var(&p.rate, "rate", 0, "records a second; 0 = as fast as it goes")
 	flags.IntVar(&p.size, "size", 100, "bytes of a generated value")
 	flags.IntVar(&p.keys, "keys", 1000, "number of different keys; 0 = no keys")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/gaplesshq/gapless/engine"
@@ -120,7 +121,7 @@ func (w *watch) print(p progress) {
 	case w.json:
 		writeJSON(w.console, p)
 	case w.live:
-		w.console.setLine(p.String())
+		w.console.setLine(p.within(w.console.width()))
 	default:
 		_, _ = fmt.Fprintln(w.console, p)
 	}
@@ -128,12 +129,13 @@ func (w *watch) print(p progress) {
 
 // sayStopping tells who interrupted what is waited for, where it is anything.
 func (w *watch) sayStopping() {
-	p := w.measure(w.e.Status(), time.Now())
+	s := w.e.Status()
 	if w.json {
+		p := w.measure(s, time.Now())
 		p.Event = "stopping"
 		writeJSON(w.console, p)
-	} else if p.InFlight > 0 {
-		_, _ = fmt.Fprintf(w.console, "stopping: %s handlers are running; interrupt again to abandon them\n", count(int64(p.InFlight)))
+	} else if n := s.Workers.Running; n > 0 {
+		_, _ = fmt.Fprintf(w.console, "stopping: %s running; interrupt again to abandon that work\n", handlers(n))
 	}
 }
 
@@ -156,31 +158,55 @@ func (w *watch) finish() {
 	_, _ = fmt.Fprintf(w.console, "handled %s in %.1f s (%s/s)%s\n", count(p.Handled), p.Seconds, count(int64(p.Rate)), p.failures())
 }
 
-// String is the line for people; what matters most comes first, since a narrow terminal cuts it.
-func (p progress) String() string {
-	s := fmt.Sprintf("%5.0f s  handled %s (%s/s)  lag %s  in flight %s  waiting %s", p.Seconds, count(p.Handled), count(int64(p.Rate)),
-		count(p.Lag), count(int64(p.InFlight)), count(int64(p.Waiting)))
-	if p.Parked > 0 {
-		s += fmt.Sprintf("  parked %s", count(int64(p.Parked)))
-	}
-	s += fmt.Sprintf("  partitions %d%s", p.Partitions, p.failures())
-	if !p.Healthy {
-		s += fmt.Sprintf("  UNHEALTHY (%d)", len(p.Problems))
+// String is the line for people.
+func (p progress) String() string { return strings.Join(p.parts(), "") }
+
+// within is the line without the parts at its end that do not fit: half a number would be a wrong one.
+func (p progress) within(width int) string {
+	s := ""
+	for _, part := range p.parts() {
+		if s != "" && len(s)+len(part) >= width {
+			break
+		}
+		s += part
 	}
 	return s
 }
 
-func (p progress) failures() string {
-	s := ""
+// parts are what the line is made of; what matters most comes first, since a narrow terminal has no room for the rest.
+func (p progress) parts() []string {
+	parts := []string{fmt.Sprintf("%5.0f s", p.Seconds)}
+	if !p.Healthy {
+		parts = append(parts, fmt.Sprintf("  UNHEALTHY (%d)", len(p.Problems)))
+	}
+	parts = append(parts, p.failureParts()...)
+	parts = append(parts, fmt.Sprintf("  handled %s (%s/s)", count(p.Handled), count(int64(p.Rate))), "  lag "+count(p.Lag),
+		"  in flight "+count(int64(p.InFlight)), "  waiting "+count(int64(p.Waiting)))
+	if p.Parked > 0 {
+		parts = append(parts, "  parked "+count(int64(p.Parked)))
+	}
+	return append(parts, fmt.Sprintf("  partitions %d", p.Partitions))
+}
+
+func (p progress) failures() string { return strings.Join(p.failureParts(), "") }
+
+func (p progress) failureParts() (parts []string) {
 	for _, f := range []struct {
 		name string
 		n    int64
 	}{{"failed attempts", p.Failures}, {"dead-lettered", p.DeadLettered}, {"skipped", p.Skipped}} {
 		if f.n > 0 {
-			s += fmt.Sprintf("  %s %s", f.name, count(f.n))
+			parts = append(parts, fmt.Sprintf("  %s %s", f.name, count(f.n)))
 		}
 	}
-	return s
+	return parts
+}
+
+func handlers(n int) string {
+	if n == 1 {
+		return "1 handler is"
+	}
+	return count(int64(n)) + " handlers are"
 }
 
 func round(x float64) float64 { return float64(int64(x*10+0.5)) / 10 }

@@ -20,7 +20,7 @@ nothing before it is unfinished.
   gapless produce --brokers localhost:9092 --topic t --generate 10000
   gapless status --brokers localhost:9092 --group g --watch
 
-Every flag can be given in three more ways. The first one that is set counts:
+Every setting can be given in three ways. The first one that is set counts:
   --workers 200            on the command line
   GAPLESS_WORKERS=200      in the environment: upper case, with underscores
   workers: 200             in a YAML file named by --config; retry-attempts: 5 may also be written retry: {attempts: 5}
@@ -50,6 +50,7 @@ func (a *app) root() *cobra.Command {
 		Long:              rootLong,
 		Args:              a.noSuchCommand,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Version:           versionLine(),
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		PersistentPreRunE: a.applySettings,
@@ -62,6 +63,8 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%s", secretHint(err)) })
 	root.PersistentFlags().String("config", "", "YAML `file` with settings (GAPLESS_CONFIG)")
 	root.AddCommand(a.runCommand(), a.produceCommand(), a.statusCommand(), a.demoCommand(), a.versionCommand())
+	root.SetHelpCommand(a.helpCommand())
+	root.SetVersionTemplate("{{.Version}}\n")
 	useSections(root)
 	return root
 }
@@ -116,6 +119,36 @@ func (a *app) noSuchCommand(cmd *cobra.Command, args []string) error {
 		hint = fmt.Sprintf("; did you mean %q?", near[0])
 	}
 	return usageError("there is no command %q%s", args[0], hint)
+}
+
+// helpCommand is cobra's own, but for a command that does not exist: that is an error.
+func (a *app) helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Help about any command",
+		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+			if cmd, rest, err := c.Root().Find(args); err == nil && len(rest) == 0 {
+				for _, sub := range cmd.Commands() {
+					if sub.IsAvailableCommand() {
+						names = append(names, cobra.CompletionWithDesc(sub.Name(), sub.Short))
+					}
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			cmd, rest, err := c.Root().Find(args)
+			if err != nil {
+				return usageError("%s", err)
+			}
+			if len(rest) > 0 {
+				return a.noSuchCommand(cmd, rest)
+			}
+			cmd.InitDefaultHelpFlag()
+			cmd.InitDefaultVersionFlag()
+			return cmd.Help()
+		},
+	}
 }
 
 func noArgs(_ *cobra.Command, args []string) error {

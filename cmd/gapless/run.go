@@ -21,6 +21,9 @@ stdout), discard, or sleep (which takes as long as a call to your service would,
 A record counts as handled, and its offset may be committed, only when the sink is done with it: print has written the line.
 stdout carries records only; the log and the progress go to stderr.
 
+A record whose attempts are spent goes to the dead-letter topic <topic>.dlq (--dead-letter-topic). It is created at start where it
+is missing, unless --give-up is skip or hold, or with --dead-letter-no-create, which refuses to start instead.
+
 An interrupt (ctrl-C, SIGTERM) stops cleanly: running handlers end, their offsets are committed, the member leaves the group.
 A second one stops at once, and lists the records that were abandoned; they will be delivered again.
 

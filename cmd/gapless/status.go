@@ -3,9 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gaplesshq/gapless/engine"
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -140,8 +144,9 @@ func (s *inspector) look(ctx context.Context, cl *kgo.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, max(s.cfg.StartTimeout, defaultStartTimeout))
 	defer cancel()
 	var b bytes.Buffer
+	v := view{}
 	if s.watch && !s.json && isTerminal(s.out) {
-		b.WriteString("\x1b[H\x1b[2J")
+		v.width, v.height = sizeOf(int(s.out.(*os.File).Fd()))
 	} else if s.watch && !s.json {
 		_, _ = fmt.Fprintln(&b, time.Now().Format(time.RFC3339))
 	}
@@ -149,20 +154,56 @@ func (s *inspector) look(ctx context.Context, cl *kgo.Client) error {
 	if s.group == "" {
 		err = s.list(ctx, kadm.NewClient(cl), &b)
 	} else {
-		var g *groupStatus
-		if g, err = describeGroup(ctx, cl, s.group); err == nil {
-			if s.json {
-				writeJSON(&b, g)
-			} else {
-				g.print(&b)
-			}
-		}
+		err = s.describe(ctx, cl, &b, v)
 	}
 	if err != nil {
 		return err
 	}
-	_, err = s.out.Write(b.Bytes())
+	text := b.String()
+	if v.width > 0 {
+		text = "\x1b[H\x1b[2J" + v.clip(text)
+	}
+	_, err = io.WriteString(s.out, text)
 	return err
+}
+
+func (s *inspector) describe(ctx context.Context, cl *kgo.Client, w io.Writer, v view) error {
+	g, err := describeGroup(ctx, cl, s.group)
+	var none *noGroupError
+	switch {
+	case s.watch && errors.As(err, &none): // it may come yet
+		if !s.json {
+			_, _ = fmt.Fprintf(w, "%s\nlooking again every %v\n", strings.Replace(err.Error(), "; ", "\n", 1), s.every)
+			return nil
+		}
+		g = &groupStatus{Group: s.group, State: stateDead}
+	case err != nil:
+		return err
+	}
+	if s.json {
+		writeJSON(w, g)
+	} else {
+		g.print(w, v)
+	}
+	return nil
+}
+
+// view is the terminal that a look has to fit into; zero = none, and nothing is left out.
+type view struct{ width, height int }
+
+// clip cuts a look to the terminal.
+func (v view) clip(text string) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	if most := max(v.height-1, 2); len(lines) > most { // the cursor needs the last line
+		more := len(lines) - most + 1
+		lines = append(lines[:most-1], fmt.Sprintf("and %d more", more))
+	}
+	for i, l := range lines {
+		if r := []rune(l); len(r) > v.width {
+			lines[i] = string(r[:v.width])
+		}
+	}
+	return strings.Join(lines, "\n") + "\n"
 }
 
 // list shows which groups there are.
@@ -185,7 +226,11 @@ func (s *inspector) list(ctx context.Context, adm *kadm.Client, w io.Writer) err
 		return nil
 	}
 	if len(list) == 0 {
-		_, _ = fmt.Fprintln(s.err, "there is no group that this user may see")
+		to := s.err
+		if s.watch {
+			to = w
+		}
+		_, _ = fmt.Fprintln(to, "there is no group that this user may see")
 		return nil
 	}
 	t := newTable()
@@ -198,35 +243,63 @@ func (s *inspector) list(ctx context.Context, adm *kadm.Client, w io.Writer) err
 }
 
 // print shows the group to people.
-func (g *groupStatus) print(w io.Writer) {
+func (g *groupStatus) print(w io.Writer, v view) {
 	_, _ = fmt.Fprintf(w, "group %s  %s", printable(g.Group), g.Protocol)
 	if g.Assignor != "" {
 		_, _ = fmt.Fprintf(w, " (%s)", g.Assignor)
 	}
 	_, _ = fmt.Fprintf(w, "  %s  members %d  lag %s\n\n", g.State, len(g.Members), count(g.Lag))
-	t := newTable()
-	t.AppendHeader(table.Row{"TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "HOST"})
-	for _, p := range g.Partitions {
-		owner := "-"
-		if p.Member != "" {
-			owner = p.owner.name()
-		}
-		if p.Error != "" {
-			owner = p.Error
-		}
-		t.AppendRow(table.Row{p.Topic, p.Partition, known(p.Committed), known(p.End), known(p.Lag), owner, p.owner.Host})
+	rows := g.table(v, true)
+	if v.width > 0 && widest(rows) > v.width {
+		rows = g.table(v, false)
 	}
-	t.SetColumnConfigs(rightAligned(2, 3, 4, 5))
-	_, _ = fmt.Fprintln(w, t.Render())
+	_, _ = fmt.Fprintln(w, rows)
 	for _, m := range g.Members {
 		if m.Partitions == 0 {
-			_, _ = fmt.Fprintf(w, "member %s on %s has no partitions\n", m.name(), m.Host)
+			_, _ = fmt.Fprintf(w, "member %s on %s has no partitions\n", m.shown(v), m.Host)
 		}
 	}
 }
 
-// name is what tells a member from others: its instance id where it has one. Client ids are often all the same, and member
-// ids long.
+func (g *groupStatus) table(v view, hosts bool) string {
+	t := newTable()
+	row := func(cells ...any) table.Row {
+		if !hosts {
+			cells = cells[:len(cells)-1]
+		}
+		return cells
+	}
+	t.AppendHeader(row("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "HOST"))
+	for _, p := range g.Partitions {
+		owner := "-"
+		if p.Member != "" {
+			owner = p.owner.shown(v)
+		}
+		if p.Error != "" {
+			owner = p.Error
+		}
+		t.AppendRow(row(p.Topic, p.Partition, known(p.Committed), known(p.End), known(p.Lag), owner, p.owner.Host))
+	}
+	t.SetColumnConfigs(rightAligned(2, 3, 4, 5))
+	return t.Render()
+}
+
+func widest(text string) (width int) {
+	for line := range strings.Lines(text) {
+		width = max(width, utf8.RuneCountInString(strings.TrimRight(line, "\n")))
+	}
+	return width
+}
+
+// shown is the member's name; on a terminal that is the client's and as much of the member id as tells two apart.
+func (m memberStatus) shown(v view) string {
+	if v.width == 0 || m.Instance != "" {
+		return m.name()
+	}
+	id := strings.TrimPrefix(m.Member, m.Client+"-")
+	return m.Client + "-" + id[:min(8, len(id))]
+}
+
 func (m memberStatus) name() string {
 	if m.Instance != "" {
 		return m.Instance

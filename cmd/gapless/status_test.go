@@ -110,6 +110,32 @@ func TestStatusWatch(t *testing.T) {
 	}
 }
 
+// Who watches a group that is yet to come sees it when it is there.
+func TestStatusWatchesForAGroup(t *testing.T) {
+	b, cl := broker(t, "t")
+	fill(t, cl, "t", 10)
+	for _, more := range [][]string{nil, {"--json"}} {
+		group := "g" + strings.Join(more, "")
+		ctx, interrupt := context.WithCancel(t.Context())
+		out := &recorder{}
+		committed := false
+		out.before = func() {
+			switch text := out.String(); {
+			case !committed && (strings.Contains(text, "does not exist") || strings.Contains(text, `"state":"Dead"`)):
+				committed = true
+				commit(t, cl, group, "t", 5)
+			case strings.Contains(text, "members 0") || strings.Contains(text, `"state":"Empty"`):
+				interrupt()
+			}
+		}
+		var errs lockedBuffer
+		args := append([]string{"status", b, "--group=" + group, "--watch", "--every=1ms"}, more...)
+		if code := execute(ctx, streams{nil, out, &errs, nil}, args); code != 0 || !committed {
+			t.Errorf("%q: exit code %d: %s %s", args, code, out.String(), errs.String())
+		}
+	}
+}
+
 func TestEmbeddedStatus(t *testing.T) {
 	if out := must(t, "", "status", "--embedded"); !strings.Contains(out, "group gapless-embedded") || !strings.Contains(out, "members 1") {
 		t.Errorf("got\n%s", out)

@@ -84,6 +84,7 @@ func (c *camera) snapshot() snapshot {
 				row.committed = max(row.committed, latest.committed[int32(p)])
 			}
 		}
+		row.frontier = max(row.frontier, row.committed) // that of a member that has left may have moved since the last look
 		if f != nil {
 			s.produced += f.acked[p].Load()
 			row.lag = max(f.ends[p].Load()-row.committed, 0)

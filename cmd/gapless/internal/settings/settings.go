@@ -21,7 +21,7 @@ import (
 const Prefix = "GAPLESS_"
 
 // onlyFlags can't come from elsewhere: help is not a setting, and the file is what is being looked for.
-var onlyFlags = []string{"help", "config"}
+var onlyFlags = []string{"help", "version", "config"}
 
 // Error is a value that was refused, or a name that is not known. It says where it was written.
 type Error struct {
