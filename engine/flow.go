@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/gaplesshq/gapless/tracker"
+	"github.com/rs/zerolog"
 )
 
 // spanHeadroom is how far below the tracker's bound a partition is paused, so that the fetches under way still fit.
@@ -94,6 +95,9 @@ func (e *Engine) flow() (again bool) {
 		}
 		if want != ep.isPaused {
 			ep.isPaused = want
+			if e.log.GetLevel() <= zerolog.DebugLevel { // many times a second where handlers are slow: no event
+				e.log.Debug().Str("topic", ep.topic).Int32("partition", ep.partition).Bool("paused", want).Strs("why", ep.stops.strings()).Msg("fetching")
+			}
 			if want {
 				pause = addPartition(pause, ep.tp)
 			} else {
