@@ -87,9 +87,9 @@ func (e *Engine) lastCommit(ctx context.Context, eps []*epoch) error {
 		select {
 		case <-tick:
 		case <-ctx.Done():
+			stop()
 			return err
 		}
-		stop()
 	}
 }
 

@@ -128,7 +128,7 @@ const (
 	stopDeadLetter                         // a dead letter can't be written
 	stopOutputs                            // outputs can't be written
 	stopTopicGone                          // the topic was deleted
-	stopNotAssigned                        // between assignments
+	stopNotAssigned                        // the brokers can't name the ends of its log
 )
 
 var stopNames = []struct {

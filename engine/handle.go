@@ -250,7 +250,7 @@ func (e *Engine) countTowardsCommit(settled int) {
 func (e *Engine) failed(ctx context.Context, t *workers.Task[item], i int, ep *epoch, it *item, err error) {
 	st := it.st
 	if st == nil {
-		st = &retryState{ep: ep, seq: it.seq, firstFailed: time.Now()}
+		st = &retryState{ep: ep, seq: it.seq}
 	}
 	err = tame(err)
 	attempts := int(st.attempts.Add(1))

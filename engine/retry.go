@@ -26,14 +26,13 @@ const (
 // retryState is what is known of a record beyond its first, successful attempt. It belongs to whoever works on the record: the
 // worker that has it in hand, or the callback that its stage waits for. Fields under mu are shared with a drain.
 type retryState struct {
-	ep          *epoch
-	seq         tracker.Seq
-	attempts    atomic.Int32 // that have failed; the watchdog looks, too
-	lastErr     error
-	firstFailed time.Time
-	rec         *kgo.Record // its own copy, while parked
-	tries       int         // of writing what it waits for, that have failed
-	failing     bool        // counted in its epoch's writeFailure; under ep.mu
+	ep       *epoch
+	seq      tracker.Seq
+	attempts atomic.Int32 // that have failed; the watchdog looks, too
+	lastErr  error
+	rec      *kgo.Record // its own copy, while parked
+	tries    int         // of writing what it waits for, that have failed
+	failing  bool        // counted in its epoch's writeFailure; under ep.mu
 
 	mu       sync.Mutex
 	stage    stage
@@ -130,30 +129,33 @@ func (e *Engine) later(st *retryState, wait time.Duration) {
 	st.timer = time.AfterFunc(wait, func() { e.unpark(st) })
 }
 
-// unpark lets a parked record run again.
-func (e *Engine) unpark(st *retryState) {
+// take makes the caller the one who decides what becomes of a parked record; false = somebody else was first.
+func (st *retryState) take() (workers.Ticket, bool) {
 	st.mu.Lock()
+	defer st.mu.Unlock()
 	if st.gone {
-		st.mu.Unlock()
-		return
+		return workers.Ticket{}, false
 	}
 	st.gone = true
-	ticket := st.ticket
-	st.mu.Unlock()
+	return st.ticket, true
+}
+
+// unpark lets a parked record run again.
+func (e *Engine) unpark(st *retryState) {
+	ticket, ok := st.take()
+	if !ok {
+		return
+	}
 	e.unhold(st)
 	e.pool.Resume(ticket)
 }
 
 // complete settles a parked record and frees its key.
 func (e *Engine) complete(st *retryState, how settled) {
-	st.mu.Lock()
-	if st.gone {
-		st.mu.Unlock()
+	ticket, ok := st.take()
+	if !ok {
 		return
 	}
-	st.gone = true
-	ticket := st.ticket
-	st.mu.Unlock()
 	e.unhold(st)
 	e.settle(st.ep, &item{rec: st.rec, seq: st.seq, st: st}, how)
 	e.pool.Finish(ticket)
@@ -168,19 +170,17 @@ func (e *Engine) unhold(st *retryState) {
 
 // letGo gives a parked record up, unsettled: it is delivered again, here or elsewhere.
 func (e *Engine) letGo(st *retryState) {
-	st.mu.Lock()
-	if st.gone {
-		st.mu.Unlock()
+	ticket, ok := st.take()
+	if !ok {
 		return
 	}
-	st.gone = true
+	st.mu.Lock()
 	if st.timer != nil {
 		st.timer.Stop()
 	}
 	if st.cancel != nil {
 		st.cancel(nil)
 	}
-	ticket := st.ticket
 	st.mu.Unlock()
 	if st.waitsFor() != "" {
 		e.gaveUp(st)
