@@ -257,9 +257,9 @@ func (p *pair) add() string {
 }
 
 func (p *pair) snapshot() string {
-	p.w.Limit = []int{0, 0, 1, 5, 100}[p.n(5)]
+	p.w.Limit, p.w.Tail = []int{0, 0, 1, 5, 100}[p.n(5)], p.n(3) == 0
 	p.t.Snapshot(&p.w)
-	want := p.m.window(p.w.Limit)
+	want := p.m.window(p.w.Limit, p.w.Tail)
 	got := p.w
 	got.Limit, got.words = 0, nil
 	p.same("Snapshot", got, want)
@@ -272,7 +272,7 @@ func (p *pair) snapshot() string {
 			p.same("Window.Epoch", epoch, r.epoch)
 		}
 	}
-	return fmt.Sprintf("Snapshot, limit %d", p.w.Limit)
+	return fmt.Sprintf("Snapshot, limit %d, tail %v", p.w.Limit, p.w.Tail)
 }
 
 // invariants compares everything that can be asked at any time.

@@ -124,8 +124,8 @@ func (m *twin) close() {
 }
 
 // window is Snapshot by definition: look at each record beyond the frontier.
-func (m *twin) window(limit int) Window {
-	var w Window
+func (m *twin) window(limit int, tail bool) Window {
+	w := Window{Tail: tail}
 	w.Frontier, w.LeaderEpoch = m.position()
 	w.Highest = max(w.Frontier-1, NoOffset)
 	var undone []int64
@@ -136,16 +136,21 @@ func (m *twin) window(limit int) Window {
 			continue
 		}
 		if limit > 0 && len(undone) == limit {
+			w.Cut = tail
 			break
 		}
 		undone = append(undone, r.offset)
+	}
+	upTo := w.Highest
+	if tail && !w.Cut {
+		keep, upTo = len(undone), math.MaxInt64
 	}
 	w.Undone = undone[:keep]
 	for i, r := range m.all[m.frontier:] {
 		if r.done && r.offset > w.Highest {
 			w.Cut = true
 		}
-		if r.offset > w.Highest || i > 0 && r.epoch == m.all[m.frontier+i-1].epoch {
+		if r.offset > upTo || i > 0 && r.epoch == m.all[m.frontier+i-1].epoch {
 			continue
 		}
 		w.Epochs = append(w.Epochs, EpochStart{r.offset, r.epoch})

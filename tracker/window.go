@@ -32,6 +32,11 @@ type Window struct {
 	// its leader epoch is the same.
 	Epochs []EpochStart
 
+	// Tail is set by the caller: Undone and Epochs go on to the last delivered
+	// record instead of ending at Highest. Who joins a window with what lies beyond
+	// the tail needs it; nothing between the two may be taken for done.
+	Tail bool
+
 	// Limit is set by the caller: the most offsets that Undone may list, 0 for no
 	// limit. Where there are more, Highest is lowered to the highest done offset
 	// below the first one that is not listed, and Cut is set: the successor repeats
@@ -105,7 +110,17 @@ func (t *Tracker) Snapshot(w *Window) {
 	w.Frontier, w.LeaderEpoch = t.position(), t.leaderEpoch
 	w.Highest = max(w.Frontier-1, NoOffset)
 	w.Undone, w.Epochs, w.Cut = w.Undone[:0], w.Epochs[:0], false
-	if highest, ok := w.lastDone(base, f, tail); ok {
+	highest, ok := w.lastDone(base, f, tail)
+	switch {
+	case w.Tail && f < tail:
+		w.list(&t.runs, base, f, tail-1)
+		if !w.Cut {
+			w.Highest = max(w.Frontier-1, NoOffset)
+			if ok {
+				w.Highest = t.runs.offset(highest)
+			}
+		}
+	case ok:
 		w.list(&t.runs, base, f, highest)
 	}
 }
