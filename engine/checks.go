@@ -46,6 +46,7 @@ func (e *Engine) connect(ctx context.Context) error {
 			e.mu.Lock() // its callbacks may run already
 			e.cl = cl
 			e.mu.Unlock()
+			close(e.connected)
 		}
 	}
 	if err != nil {

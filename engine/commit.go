@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/gaplesshq/gapless/engine/window"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -62,13 +62,22 @@ func (e *Engine) commit(ctx context.Context, eps []*epoch, timeout time.Duration
 	if e.clock.suspended.Load() {
 		return errSuspended
 	}
-	sent, offsets := dirty(eps)
+	sent := e.dirty(eps)
 	if len(sent) == 0 {
 		return nil
 	}
-	req, topics := e.commitRequest(offsets, sent)
+	err := e.send(ctx, sent)
+	if again := tooLong(sent); len(again) > 0 && ctx.Err() == nil { // the same offsets, without what the broker would not keep
+		return e.send(ctx, again)
+	}
+	return err
+}
+
+// send sends one request and waits for its answer.
+func (e *Engine) send(ctx context.Context, sent offers) error {
+	req, topics := e.commitRequest(sent)
 	if err := fenceCommit(req, sent); err != nil {
-		e.commitFailed(sent, err)
+		e.commitFailed(sent.epochs(), err)
 		return err
 	}
 	begun := time.Now()
@@ -80,9 +89,9 @@ func (e *Engine) commit(ctx context.Context, eps []*epoch, timeout time.Duration
 		resp, err := req.RequestWith(ctx, e.cl)
 		if err == nil {
 			nameTopics(resp, topics)
-			err = errors.Join(e.committedBy(resp, sent, offsets), e.unanswered(req, resp, sent))
+			err = errors.Join(e.committedBy(resp, sent), e.unanswered(req, resp, sent))
 		} else {
-			e.commitFailed(sent, err)
+			e.commitFailed(sent.epochs(), err)
 		}
 		answer <- err
 	}()
@@ -99,7 +108,7 @@ func (e *Engine) commit(ctx context.Context, eps []*epoch, timeout time.Duration
 
 // commitRequest is the request for these offsets under the present member id, and the names of the topics by their ids: since
 // its version 10 the protocol knows only those.
-func (e *Engine) commitRequest(offsets map[string]map[int32]kgo.EpochOffset, sent map[tp]*epoch) (*kmsg.OffsetCommitRequest, map[[16]byte]string) {
+func (e *Engine) commitRequest(sent offers) (*kmsg.OffsetCommitRequest, map[[16]byte]string) {
 	req := kmsg.NewPtrOffsetCommitRequest()
 	req.Group = e.cfg.Group
 	req.MemberID, req.Generation = e.cl.GroupMetadata()
@@ -107,23 +116,30 @@ func (e *Engine) commitRequest(offsets map[string]map[int32]kgo.EpochOffset, sen
 		req.InstanceID = &e.cfg.InstanceID
 	}
 	names := map[[16]byte]string{}
-	for topic, ps := range offsets {
-		t := kmsg.NewOffsetCommitRequestTopic()
-		t.Topic = topic
-		e.mu.Lock()
-		t.TopicID = e.topics[topic].id
-		e.mu.Unlock()
-		for p, o := range ps {
-			if id := sent[tp{topic, p}].topicID; id != ([16]byte{}) { // the one that the epoch began with
-				t.TopicID = id
-			}
-			rp := kmsg.NewOffsetCommitRequestTopicPartition()
-			rp.Partition, rp.Offset, rp.LeaderEpoch = p, o.Offset, o.Epoch
-			rp.Metadata = claimMetadata(sent[tp{topic, p}])
-			t.Partitions = append(t.Partitions, rp)
+	at := map[string]int{}
+	for _, o := range sent {
+		i, ok := at[o.ep.topic]
+		if !ok {
+			i = len(req.Topics)
+			at[o.ep.topic] = i
+			t := kmsg.NewOffsetCommitRequestTopic()
+			t.Topic = o.ep.topic
+			e.mu.Lock()
+			t.TopicID = e.topics[t.Topic].id
+			e.mu.Unlock()
+			req.Topics = append(req.Topics, t)
 		}
-		names[t.TopicID] = topic
-		req.Topics = append(req.Topics, t)
+		t := &req.Topics[i]
+		if o.ep.topicID != ([16]byte{}) { // the one that the epoch began with
+			t.TopicID = o.ep.topicID
+		}
+		names[t.TopicID] = t.Topic
+		rp := kmsg.NewOffsetCommitRequestTopicPartition()
+		rp.Partition, rp.Offset, rp.LeaderEpoch = o.ep.partition, o.offset, o.leaderEpoch
+		if o.metadata != "" {
+			rp.Metadata = &o.metadata
+		}
+		t.Partitions = append(t.Partitions, rp)
 	}
 	return req, names
 }
@@ -137,38 +153,128 @@ func nameTopics(resp *kmsg.OffsetCommitResponse, names map[[16]byte]string) {
 	}
 }
 
-// dirty collects what is to be committed.
-func dirty(eps []*epoch) (map[tp]*epoch, map[string]map[int32]kgo.EpochOffset) {
-	sent := map[tp]*epoch{}
-	offsets := map[string]map[int32]kgo.EpochOffset{}
+// offer is what is to be committed of a partition.
+type offer struct {
+	ep          *epoch
+	offset      int64
+	leaderEpoch int32
+	metadata    string // the resume window; none where it does not fit
+	says        string // the metadata without what changes by itself, to see whether there is anything new
+	plain       bool   // nothing is settled beyond the offset
+	tooLong     bool   // the broker did not take the metadata
+}
+
+type offers map[tp]*offer
+
+func (o offers) epochs() map[tp]*epoch {
+	eps := map[tp]*epoch{}
+	for p, offer := range o {
+		eps[p] = offer.ep
+	}
+	return eps
+}
+
+// dirty collects what is to be committed: the frontier has moved, or what is settled beyond it has changed. The committer's
+// turn guards the scratch space.
+func (e *Engine) dirty(eps []*epoch) offers {
+	sent := offers{}
 	for _, ep := range eps {
 		if p := phase(ep.phase.Load()); p != phaseActive && p != phaseDraining {
 			continue
 		}
-		offset, leaderEpoch := ep.frontier()
-		ep.mu.Lock()
-		want := offset >= 0 && (offset > ep.acked || ep.claim)
-		ep.mu.Unlock()
-		if !want {
-			continue
+		if o := e.offer(ep); o != nil {
+			sent[ep.tp] = o
 		}
-		if offsets[ep.topic] == nil {
-			offsets[ep.topic] = map[int32]kgo.EpochOffset{}
-		}
-		offsets[ep.topic][ep.partition] = kgo.EpochOffset{Offset: offset, Epoch: leaderEpoch}
-		sent[ep.tp] = ep
 	}
-	return sent, offsets
+	return sent
+}
+
+// offer is what there is to commit of a partition; nil = nothing new.
+func (e *Engine) offer(ep *epoch) *offer {
+	if ep.opened() == nil {
+		return nil
+	}
+	final := ep.is(phaseDraining)
+	ep.mu.Lock()
+	idle := !ep.claim && !final && ep.saidPlain && ep.before.Load() == nil
+	acked := ep.acked
+	ep.mu.Unlock()
+	if idle && ep.tr.Span() == 0 {
+		if offset := ep.frontier(); offset == acked {
+			return nil
+		}
+	}
+	w := e.committing.window(ep)
+	o := &offer{ep: ep, offset: w.Frontier, leaderEpoch: e.committing.tr.LeaderEpoch}
+	if o.offset < 0 {
+		return nil
+	}
+	ep.crash.tell(w, final)
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	w.BypassBelow = ep.bypassBelow
+	if w.BypassBelow <= w.Frontier {
+		w.BypassBelow = 0 // all of it has been passed
+	}
+	o.plain = w.Highest < w.Frontier && w.Trying < 0
+	cut := e.describe(o, w)
+	if o.offset <= ep.acked && !ep.claim && o.says == ep.said {
+		return nil
+	}
+	if cut {
+		e.counts.cutWindows.Add(1)
+	}
+	return o
+}
+
+// describe encodes the window of an offer. It says whether it had to be shortened.
+func (e *Engine) describe(o *offer, w *window.Window) (cut bool) {
+	limit := int(e.metadataMax.Load())
+	if limit <= 0 {
+		return w.Highest > w.Frontier
+	}
+	o.says = string(w.Append(nil, limit))
+	o.metadata = o.says
+	return w.Cut || len(o.says) == 0 || len(o.says) > limit*3/4 && len(w.Append(nil, 0)) > limit
+}
+
+// metadataRefused notes that the broker keeps less with a commit than is configured. The same offset goes out without it at
+// once, and later windows are shorter.
+func (e *Engine) metadataRefused(o *offer) {
+	o.tooLong = true
+	limit := int64(len(o.metadata) / 2)
+	if limit < metadataMin {
+		limit = 0
+	}
+	if was := e.metadataMax.Load(); limit < was {
+		e.metadataMax.CompareAndSwap(was, limit)
+	}
+	e.once("metadata", Event{Name: EventConfigWarning, Topic: o.ep.topic, Partition: o.ep.partition, Offset: o.offset, Err: kerr.OffsetMetadataTooLarge, Count: int64(len(o.metadata)),
+		Hint: "the broker refuses the metadata of a commit, which says what is settled beyond the offset: raise its offset.metadata.max.bytes, or lower Commit.MetadataBytes. Until then shorter ones are sent, and a crash redoes more"})
+}
+
+// metadataMin is the least that is worth sending.
+const metadataMin = 64
+
+// tooLong are the offers whose metadata was refused, without it.
+func tooLong(sent offers) offers {
+	again := offers{}
+	for p, o := range sent {
+		if o.tooLong {
+			again[p] = &offer{ep: o.ep, offset: o.offset, leaderEpoch: o.leaderEpoch}
+		}
+	}
+	return again
 }
 
 // fenceCommit takes out of the request what belongs to another member id, or to an epoch that has ended since.
-func fenceCommit(req *kmsg.OffsetCommitRequest, sent map[tp]*epoch) error {
+func fenceCommit(req *kmsg.OffsetCommitRequest, sent offers) error {
 	topics := req.Topics[:0]
 	for _, t := range req.Topics {
 		ps := t.Partitions[:0]
 		for _, p := range t.Partitions {
-			ep := sent[tp{t.Topic, p.Partition}]
-			if ep != nil && ep.owner.MemberID == req.MemberID && !ep.is(phaseClosed) {
+			o := sent[tp{t.Topic, p.Partition}]
+			if o != nil && o.ep.owner.MemberID == req.MemberID && !o.ep.is(phaseClosed) {
 				ps = append(ps, p)
 			}
 		}
@@ -184,21 +290,26 @@ func fenceCommit(req *kmsg.OffsetCommitRequest, sent map[tp]*epoch) error {
 }
 
 // committedBy reads the answer partition by partition: the request as a whole succeeds even where a partition was refused.
-func (e *Engine) committedBy(resp *kmsg.OffsetCommitResponse, sent map[tp]*epoch, offsets map[string]map[int32]kgo.EpochOffset) (first error) {
+func (e *Engine) committedBy(resp *kmsg.OffsetCommitResponse, sent offers) (first error) {
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
-			ep := sent[tp{t.Topic, p.Partition}]
-			if ep == nil {
+			o := sent[tp{t.Topic, p.Partition}]
+			if o == nil {
 				continue
 			}
-			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				e.refused(ep, err)
-				if first == nil {
-					first = fmt.Errorf("%s[%d]: %w", t.Topic, p.Partition, err)
-				}
+			err := kerr.ErrorForCode(p.ErrorCode)
+			switch {
+			case err == nil:
+				o.ep.acknowledged(o)
+				continue
+			case errors.Is(err, kerr.OffsetMetadataTooLarge) && o.metadata != "":
+				e.metadataRefused(o)
 				continue
 			}
-			ep.acknowledged(offsets[t.Topic][p.Partition].Offset)
+			e.refused(o.ep, err)
+			if first == nil {
+				first = fmt.Errorf("%s[%d]: %w", t.Topic, p.Partition, err)
+			}
 		}
 	}
 	return first
@@ -208,7 +319,7 @@ func (e *Engine) committedBy(resp *kmsg.OffsetCommitResponse, sent map[tp]*epoch
 var errUnanswered = errors.New("gapless: the broker's answer left the partition out")
 
 // unanswered finds partitions that the answer left out: silence is not an acknowledgement (C4).
-func (e *Engine) unanswered(req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, sent map[tp]*epoch) (first error) {
+func (e *Engine) unanswered(req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, sent offers) (first error) {
 	answered := map[tp]bool{}
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
@@ -221,7 +332,7 @@ func (e *Engine) unanswered(req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetComm
 			if answered[at] {
 				continue
 			}
-			e.commitFailed(map[tp]*epoch{at: sent[at]}, errUnanswered)
+			e.commitFailed(map[tp]*epoch{at: sent[at].ep}, errUnanswered)
 			if first == nil {
 				first = fmt.Errorf("%s[%d]: %w", at.topic, at.partition, errUnanswered)
 			}
@@ -230,12 +341,14 @@ func (e *Engine) unanswered(req *kmsg.OffsetCommitRequest, resp *kmsg.OffsetComm
 	return first
 }
 
-func (ep *epoch) acknowledged(offset int64) {
+func (ep *epoch) acknowledged(o *offer) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	ep.acked = offset
+	ep.acked = o.offset
+	ep.said, ep.saidPlain = o.says, o.plain
 	ep.claim = false
 	ep.commitErr, ep.commitFails = nil, 0
+	ep.forgetRuns(o.offset)
 }
 
 func (ep *epoch) committed() int64 {

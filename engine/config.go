@@ -200,6 +200,9 @@ type Commit struct {
 	Records int
 	// Each commits after every settled record, as soon as the previous commit has returned: at most one is in flight.
 	Each bool
+	// MetadataBytes bounds what a commit says of the work that is settled beyond its offset (docs/resume-window.md), so that a
+	// crash does not redo it. Default 4,096, as the broker's offset.metadata.max.bytes; a longer window is shortened. Negative: commits carry offsets only.
+	MetadataBytes int
 }
 
 // Retry says how often and when a failed record is tried again. The delay before attempt n+1 is Base x 2^(n-1), at most Max,
@@ -328,6 +331,7 @@ func (c Config) WithDefaults() Config {
 	if !c.Commit.Each && c.Commit.Records == 0 || c.Commit.Interval == 0 {
 		orDefault(&c.Commit.Interval, time.Second)
 	}
+	orDefault(&c.Commit.MetadataBytes, 4096)
 	orDefault(&c.Retry.Attempts, 3)
 	orDefault(&c.Retry.Base, time.Second)
 	orDefault(&c.Retry.Max, max(10*time.Second, c.Retry.Base))

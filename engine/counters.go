@@ -10,7 +10,7 @@ import (
 type counters struct {
 	failures, retries, deadLettered, deadLetterFailures, skipped, stale atomic.Int64
 	commits, commitErrors, lostEpochs, suspensions, lost, sinceCommit   atomic.Int64
-	commitNanos                                                         atomic.Int64
+	commitNanos, cutWindows, passed                                     atomic.Int64
 
 	mu     sync.Mutex
 	events map[EventName]int64

@@ -44,7 +44,7 @@ func (e *Engine) drain(ctx context.Context, eps []*epoch, why string) {
 		e.emit(Event{Name: EventCommitFailed, Err: err, Partition: -1, Hint: "on " + why + ": what was settled since the last commit is delivered again"})
 	}
 	for _, ep := range drained {
-		offset, _ := ep.frontier()
+		offset := ep.frontier()
 		acked := ep.committed()
 		zombie := ep.running()
 		e.end(ep, errDrained)
@@ -69,7 +69,7 @@ func (e *Engine) drain(ctx context.Context, eps []*epoch, why string) {
 
 // unsaved says whether something was settled that is not committed; a start that is to be claimed is none.
 func (ep *epoch) unsaved() bool {
-	offset, _ := ep.frontier()
+	offset := ep.frontier()
 	return offset > max(ep.committed(), 0)
 }
 

@@ -41,10 +41,12 @@ type Engine struct {
 	scratchP atomic.Pointer[[]*workerState]
 	growMu   sync.Mutex
 
-	commitSem chan struct{} // one commit request at a time (C4)
-	kick      chan struct{} // asks the committer for a commit
-	flowKick  chan struct{} // asks for a look at who may be resumed
-	topicKick chan struct{} // asks for a look at the topics
+	commitSem   chan struct{} // one commit request at a time (C4)
+	committing  snapshotter   // of who holds commitSem
+	metadataMax atomic.Int64  // bytes of a commit's metadata; 0 = none is sent
+	kick        chan struct{} // asks the committer for a commit
+	flowKick    chan struct{} // asks for a look at who may be resumed
+	topicKick   chan struct{} // asks for a look at the topics
 
 	workers, workersPer atomic.Int64 // the limits in force
 
@@ -52,21 +54,22 @@ type Engine struct {
 	counts   counters
 	lat      latencies
 
-	ready    chan struct{} // closed once the client consumes
-	stopC    chan struct{} // closed by Stop and by a fatal error
-	stopOnce sync.Once
-	hardC    chan struct{} // closed when a stop's deadline has come
-	hardOnce sync.Once
-	done     chan struct{} // closed when Run has returned
-	started  atomic.Bool
-	failMu   sync.Mutex
-	failure  error
-	abandon  *AbandonedError
-	unsaved  error       // ErrLastCommit, and why
-	givenUp  []Abandoned // at a stop, while they waited for an acknowledgement; under mu
-	health   health
-	ended    atomic.Int64 // group sessions that ended in an error since the last assignment
-	eventMu  sync.Mutex
+	connected chan struct{} // closed once cl is set; its callbacks may run before
+	ready     chan struct{} // closed once the client consumes
+	stopC     chan struct{} // closed by Stop and by a fatal error
+	stopOnce  sync.Once
+	hardC     chan struct{} // closed when a stop's deadline has come
+	hardOnce  sync.Once
+	done      chan struct{} // closed when Run has returned
+	started   atomic.Bool
+	failMu    sync.Mutex
+	failure   error
+	abandon   *AbandonedError
+	unsaved   error       // ErrLastCommit, and why
+	givenUp   []Abandoned // at a stop, while they waited for an acknowledgement; under mu
+	health    health
+	ended     atomic.Int64 // group sessions that ended in an error since the last assignment
+	eventMu   sync.Mutex
 }
 
 // New checks cfg and makes an Engine; nothing is connected before Run. The error is a *ConfigError that names the field.
@@ -94,6 +97,7 @@ func New(cfg Config) (*Engine, error) {
 		kick:      make(chan struct{}, 1),
 		flowKick:  make(chan struct{}, 1),
 		topicKick: make(chan struct{}, 1),
+		connected: make(chan struct{}),
 		ready:     make(chan struct{}),
 		stopC:     make(chan struct{}),
 		hardC:     make(chan struct{}),
@@ -101,6 +105,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e.workers.Store(int64(cfg.Workers))
 	e.workersPer.Store(int64(cfg.WorkersPerPartition))
+	e.metadataMax.Store(int64(max(cfg.Commit.MetadataBytes, 0)))
 	e.clock.init(e)
 	opts := workers.Options[item]{
 		Total:   cfg.Workers,

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gaplesshq/gapless/engine/window"
 	"github.com/gaplesshq/gapless/tracker"
 	"github.com/gaplesshq/gapless/workers"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -49,7 +50,14 @@ type epoch struct {
 	tr    *tracker.Tracker
 	ctx   atomic.Pointer[handlerCtx]
 
-	begun bool // something was delivered; the fetch loop's own
+	begun     bool // something was delivered; the fetch loop's own
+	suspected bool // its records may have ended the process: they run one at a time. It does not change while the epoch is active
+	crash     crashes
+
+	// The resume window: see resume.go.
+	before  atomic.Pointer[window.Window] // what an earlier owner left, while part of it has not been delivered
+	hasRun  bool                          // the fetch loop's own
+	lastRun int32
 
 	mu sync.Mutex // guards what follows; never held across a wait
 
@@ -58,10 +66,15 @@ type epoch struct {
 	committedAt int64 // -1: none
 	commitEpoch int32
 	partitions  int32 // of the topic when it was first claimed, as its commits say; 0: not known
+	metadata    string
+	bypassBelow int64 // business marks do not count below this offset: an operator has rewound the group
 
 	// Progress.
-	acked       int64 // acknowledged by the broker in this epoch, or found at the assignment; -1: none
-	claim       bool  // commit even though the frontier has not moved: the resolved start is to survive a restart
+	acked       int64  // acknowledged by the broker in this epoch, or found at the assignment; -1: none
+	claim       bool   // commit even though the frontier has not moved: the resolved start is to survive a restart
+	said        string // the window that was acknowledged
+	saidPlain   bool   // nothing was settled beyond the frontier then, nor was a record announced
+	runs        []window.Epoch
 	commitErr   error
 	commitFails int
 	failingFrom time.Time
@@ -90,6 +103,7 @@ type epoch struct {
 	handled            atomic.Int64 // records that handlers have settled, counted a chunk at a time
 	failures           atomic.Int64 // attempts that failed
 	lostRecords        atomic.Int64 // deleted by retention before they were read
+	passed             atomic.Int64 // redelivered, and settled by an earlier owner
 	emptied            progress     // when logEndLoop first found the log's start beyond the position, with nothing behind it
 }
 
@@ -190,11 +204,12 @@ func (ep *epoch) opened() *workers.Lane[item] {
 }
 
 // frontier is the offset to commit.
-func (ep *epoch) frontier() (int64, int32) {
+func (ep *epoch) frontier() int64 {
 	if ep.opened() == nil {
-		return -1, -1
+		return -1
 	}
-	return ep.tr.Frontier()
+	offset, _ := ep.tr.Frontier()
+	return offset
 }
 
 // running says whether handlers or outputs of this epoch are still under way.

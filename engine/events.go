@@ -17,7 +17,9 @@ const (
 	EventStopping         EventName = "stopping"
 	EventStopped          EventName = "stopped"
 	EventRebalanced       EventName = "rebalanced"           // Count = partitions assigned here now
-	EventAssigned         EventName = "assigned"             // Offset = where it begins
+	EventAssigned         EventName = "assigned"             // Offset = where it begins, Count = records beyond it that an earlier owner has settled
+	EventWindowIgnored    EventName = "window_ignored"       // what the commit says of the work beyond it can't be used
+	EventCrashLoop        EventName = "crash_loop"           // Count = assignments that ended uncleanly at this offset
 	EventRevoked          EventName = "committed_on_revoke"  // handed over in a rebalance; Offset = committed, Took = the drain
 	EventReleased         EventName = "committed_on_stop"    // the same at a stop
 	EventLost             EventName = "lost"                 // another member may own it; nothing was committed
@@ -78,7 +80,7 @@ var eventLevels = map[EventName]zerolog.Level{
 	EventDataLoss: zerolog.ErrorLevel, EventTruncated: zerolog.WarnLevel, EventTopicRecreated: zerolog.WarnLevel, EventTopicDeleted: zerolog.ErrorLevel,
 	EventStartFailed: zerolog.WarnLevel, EventStartsLatest: zerolog.WarnLevel, EventNoPartitions: zerolog.WarnLevel, EventConfigWarning: zerolog.WarnLevel,
 	EventStuck: zerolog.ErrorLevel, EventStalled: zerolog.ErrorLevel, EventOpenTransaction: zerolog.WarnLevel, EventFlushFailed: zerolog.WarnLevel,
-	EventPartitionsAdded: zerolog.WarnLevel, EventRebalanced: zerolog.DebugLevel,
+	EventPartitionsAdded: zerolog.WarnLevel, EventWindowIgnored: zerolog.WarnLevel, EventCrashLoop: zerolog.ErrorLevel, EventRebalanced: zerolog.DebugLevel,
 }
 
 // emit logs an event as one line, and tells OnEvent.

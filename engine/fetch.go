@@ -107,6 +107,13 @@ func (e *Engine) deliver(d *delivery, topic string, p *kgo.FetchPartition) {
 	now := time.Now()
 	ep.heard.Store(now.UnixNano())
 
+	if ep.suspected {
+		var again bool
+		if ep, again = e.lift(ep); ep == nil || again {
+			recycleAll(p.Records)
+			return
+		}
+	}
 	if _, next := ep.tr.Next(); p.Records[0].Offset < next {
 		// The client went back: the log was truncated, or the position reset. What was delivered before belongs to a log that
 		// no longer is, so a new epoch begins (C4: within an epoch nothing goes backwards).
@@ -138,6 +145,7 @@ func (e *Engine) deliver(d *delivery, topic string, p *kgo.FetchPartition) {
 			recs = recs[1:]
 			continue
 		}
+		ep.noteRun(recs[0].Offset, recs[0].LeaderEpoch)
 		seq, _ := ep.tr.Next() // only the fetch loop adds
 		from, size := d.take(recs, seq)
 		if err := d.add(ep.tr, recs[:len(d.items)-from]); err != nil {
@@ -148,12 +156,15 @@ func (e *Engine) deliver(d *delivery, topic string, p *kgo.FetchPartition) {
 		recs = recs[len(d.items)-from:]
 		bytes += size
 	}
+	var freed int64
+	d.items, freed = e.passSettled(ep, d.items)
+	bytes -= freed
 	if len(d.items) > 0 {
 		first = d.items[0].seq
 		n = int(d.items[len(d.items)-1].seq-first) + 1
 	}
 	if len(d.items) == 0 {
-		if e.cfg.Commit.Each { // only markers: the frontier has moved nevertheless
+		if e.cfg.Commit.Each { // only markers and what was settled earlier: the frontier has moved nevertheless
 			e.wakeCommit()
 		}
 		return

@@ -52,6 +52,9 @@ func (e *Engine) handle(t *workers.Task[item]) {
 	if e.cfg.DeadLetter.AfterKey != KeyContinues && e.bySpoiltKey(t, 0, ep, it) {
 		return
 	}
+	if ep.suspected && !e.mayStart(t, 0, ep, it) {
+		return
+	}
 	r := &w.rec
 	w.own = *it.rec
 	r.Record, r.Attempt = &w.own, it.st.attempt()
@@ -108,6 +111,10 @@ func (e *Engine) call(ctx context.Context, ep *epoch, r *Record, b *Batch) (err 
 func (e *Engine) handleBatch(t *workers.Task[item], ep *epoch) {
 	w := e.local(t.Worker())
 	n := t.Len()
+	if ep.suspected && n > 1 { // one at a time
+		t.Return(1)
+		n = 1
+	}
 	b := &w.batch
 	b.Topic, b.Partition = ep.topic, ep.partition
 	if cap(w.recs) < n {
@@ -130,6 +137,9 @@ func (e *Engine) handleBatch(t *workers.Task[item], ep *epoch) {
 			continue
 		}
 		if e.cfg.DeadLetter.AfterKey != KeyContinues && e.bySpoiltKey(t, i, ep, it) {
+			continue
+		}
+		if ep.suspected && !e.mayStart(t, i, ep, it) {
 			continue
 		}
 		r := &w.recs[len(idx)]
@@ -187,6 +197,7 @@ const (
 	settledHandled settled = iota
 	settledDeadLettered
 	settledSkipped
+	settledEarlier // redelivered: an earlier owner has settled it
 )
 
 // settleChunk settles what handlers have just finished without anything left to wait for, a chunk at a time: neighbours in
@@ -231,6 +242,9 @@ func (e *Engine) settle(ep *epoch, it *item, how settled) {
 		e.counts.deadLettered.Add(1)
 	case settledSkipped:
 		e.counts.skipped.Add(1)
+	case settledEarlier:
+		e.counts.passed.Add(1)
+		ep.passed.Add(1)
 	}
 	e.countTowardsCommit(1)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/gaplesshq/gapless/engine/window"
 	"github.com/gaplesshq/gapless/tracker"
 	"github.com/gaplesshq/gapless/workers"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -147,7 +148,11 @@ func (e *Engine) handlerFor(topic string) (Handler, BatchHandler) {
 // activate opens the lane of an epoch whose start offset is known.
 func (e *Engine) activate(ep *epoch, offset int64, leaderEpoch int32) {
 	id := e.laneID(ep.tp)
-	lane := e.pool.Open(id, e.laneOrder(), ep, e.cfg.PartitionRecords, e.cfg.PartitionRecords/2)
+	order := e.laneOrder()
+	if ep.suspected {
+		order = workers.ByPartition
+	}
+	lane := e.pool.Open(id, order, ep, e.cfg.PartitionRecords, e.cfg.PartitionRecords/2)
 	lane.Pause()
 	ep.mu.Lock()
 	ep.tr = tracker.New(offset, leaderEpoch, tracker.Options{MaxSpan: maxSpan})
@@ -161,7 +166,7 @@ func (e *Engine) activate(ep *epoch, offset int64, leaderEpoch int32) {
 	ep.mu.Lock()
 	e.unpauseLane(ep)
 	ep.mu.Unlock()
-	e.emit(Event{Name: EventAssigned, Topic: ep.topic, Partition: ep.partition, Offset: offset, Owner: ep.owner})
+	e.emit(Event{Name: EventAssigned, Topic: ep.topic, Partition: ep.partition, Offset: offset, Count: ep.earlier(), Owner: ep.owner})
 }
 
 func (e *Engine) laneOrder() workers.Order {
@@ -254,15 +259,23 @@ func (e *Engine) end(ep *epoch, cause error) bool {
 
 // renew ends an epoch and begins another for the same assignment, at another position.
 func (e *Engine) renew(old *epoch, offset int64, leaderEpoch int32, why string) (ep *epoch, again bool) {
-	if frontier, _ := old.frontier(); frontier >= 0 && frontier < offset {
+	if frontier := old.frontier(); frontier >= 0 && frontier < offset {
 		// What the old epoch had not finished is still in the log below the new position: it is fetched again.
 		offset, leaderEpoch, again = frontier, -1, true
+	}
+	var before *window.Window
+	if old.opened() != nil {
+		before = new(snapshotter).window(old)
 	}
 	if !e.end(old, errRenewed) {
 		return nil, false // lost in the meantime: not ours to begin anew
 	}
 	ep = e.assign(old.tp, Owner{MemberID: old.owner.MemberID, Generation: old.owner.Generation})
-	ep.topicID, ep.partitions = old.topicID, old.partitions
+	ep.topicID, ep.partitions, ep.bypassBelow = old.topicID, old.partitions, old.bypassBelow
+	if before != nil && max(before.Highest+1, before.Frontier) > offset { // those that come again and are still the same records are not done again
+		ep.before.Store(before)
+	}
+	ep.suspected = ep.crash.goOn(offset, &old.crash, why == renewedCleared)
 	e.mu.Lock()
 	current := e.epochs[ep.tp] == ep
 	e.mu.Unlock()

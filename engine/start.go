@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/gaplesshq/gapless/engine/window"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -45,34 +44,20 @@ func (e *Engine) noteCommit(topic string, id [16]byte, partition int32, offset i
 	if offset >= 0 {
 		ep.hasCommit, ep.committedAt, ep.commitEpoch, ep.acked = true, offset, leaderEpoch, offset
 		if metadata != nil {
-			ep.partitions = claimedPartitions(*metadata)
+			ep.metadata = *metadata
 		}
 	}
 }
 
-// claimPrefix begins the metadata of our commits: a version, and then fields.
-const claimPrefix = "gapless:1 "
-
-// claimMetadata says with a commit how many partitions the topic had when the partition was first claimed. So a partition that
-// was added later can be told from one that another member of a new group is about to claim.
-func claimMetadata(ep *epoch) *string {
-	s := fmt.Sprintf("%spartitions=%d", claimPrefix, ep.partitions)
-	return &s
-}
-
-// claimedPartitions reads what claimMetadata wrote; 0: somebody else committed, and it is not known.
+// claimedPartitions is how many partitions the topic had when the group first claimed the partition that this metadata came
+// with. So a partition that was added later can be told from one that another member of a new group is about to claim. 0:
+// somebody else committed, and it is not known.
 func claimedPartitions(metadata string) int32 {
-	fields, ok := strings.CutPrefix(metadata, claimPrefix)
-	if !ok {
+	w, err := window.Decode(metadata)
+	if err != nil {
 		return 0
 	}
-	for _, f := range strings.Fields(fields) {
-		if v, ok := strings.CutPrefix(f, "partitions="); ok {
-			n, _ := strconv.ParseInt(v, 10, 32)
-			return max(int32(n), 0)
-		}
-	}
-	return 0
+	return w.Partitions
 }
 
 // resolveStart decides where every newly assigned partition begins, and opens its lane. It runs between onAssigned and the
@@ -90,6 +75,9 @@ func (e *Engine) resolveStart(ctx context.Context, offsets map[string]map[int32]
 		return offsets, nil
 	}
 	slices.SortFunc(fresh, byName)
+	for _, ep := range fresh {
+		e.findWindow(ep)
+	}
 	at, err := e.startsOf(ctx, fresh)
 	if err != nil {
 		return nil, err
@@ -109,21 +97,40 @@ func (e *Engine) resolveStart(ctx context.Context, offsets map[string]map[int32]
 			e.emit(s.event)
 		}
 		offsets[ep.topic][ep.partition] = kgo.NewOffset().At(s.offset).WithEpoch(s.epoch)
-		ep.claim = s.claim
+		ep.claim = true
+		if s.anew {
+			ep.before.Store(nil)
+		}
+		e.suspect(ep, s.offset)
 		e.activate(ep, s.offset, s.epoch)
 		if s.stopped {
 			e.stop(ep, stopDataLoss, fmt.Errorf("retention deleted %d records before the group read them", ep.lostRecords.Load()))
 		}
 	}
-	e.wakeCommit() // the claims
+	e.claim(ctx, fresh)
 	return offsets, nil
+}
+
+// claim commits where the partitions begin, before any record is handled. So the resolved start survives a restart, the window of
+// the owner before is carried on, and an assignment that ends uncleanly counts as one. A commit that fails is tried again by the
+// committer.
+func (e *Engine) claim(ctx context.Context, eps []*epoch) {
+	select {
+	case <-e.connected:
+	case <-ctx.Done():
+		return
+	}
+	if err := e.commit(ctx, eps, e.cfg.CommitTimeout); err != nil {
+		e.log.Debug().Err(err).Msg("claim")
+		e.wakeCommit()
+	}
 }
 
 type startAt struct {
 	offset  int64
 	epoch   int32
 	stopped bool
-	claim   bool
+	anew    bool  // what earlier owners settled does not count
 	event   Event // what is to be said of it, once
 }
 
@@ -229,11 +236,11 @@ func (e *Engine) askStarts(ctx context.Context, topics []string, eps []*epoch) (
 		s := e.cfg.Start
 		switch {
 		case claimed && ep.partition >= count: // a partition that was added: all that is in it is new to the group
-			at[ep.tp] = startAt{offset: lo, epoch: -1, claim: true}
+			at[ep.tp] = startAt{offset: lo, epoch: -1}
 		case s.latest:
 			e.once("latest:"+ep.topic, Event{Name: EventStartsLatest, Topic: ep.topic, Partition: -1,
 				Hint: "the group has no commit in this topic and Start is latest: what is in it already is not consumed"})
-			at[ep.tp] = startAt{offset: hi, epoch: -1, claim: true}
+			at[ep.tp] = startAt{offset: hi, epoch: -1}
 		case !s.at.IsZero():
 			if byTime == nil {
 				byTime, err = listOffsets(ctx, func(ctx context.Context, topics ...string) (kadm.ListedOffsets, error) {
@@ -243,9 +250,9 @@ func (e *Engine) askStarts(ctx context.Context, topics []string, eps []*epoch) (
 					return nil, fmt.Errorf("list the offsets at %v: %w", s, err)
 				}
 			}
-			at[ep.tp] = startAt{offset: listed(byTime, ep.tp), epoch: -1, claim: true} // the end, where nothing is as late
+			at[ep.tp] = startAt{offset: listed(byTime, ep.tp), epoch: -1} // the end, where nothing is as late
 		default:
-			at[ep.tp] = startAt{offset: lo, epoch: -1, claim: true}
+			at[ep.tp] = startAt{offset: lo, epoch: -1}
 		}
 	}
 	var missing error
@@ -286,16 +293,16 @@ func (e *Engine) fromCommit(ep *epoch, lo, hi int64) startAt {
 			Hint: "retention deleted these records before the group read them"}
 		switch e.cfg.OnDataLoss {
 		case DataLossEarliest:
-			return startAt{offset: lo, epoch: -1, claim: true, event: ev}
+			return startAt{offset: lo, epoch: -1, event: ev}
 		case DataLossLatest:
-			return startAt{offset: hi, epoch: -1, claim: true, event: ev}
+			return startAt{offset: hi, epoch: -1, event: ev}
 		}
 		ev.Hint += "; the partition stops: restart with OnDataLoss earliest or latest to go on, and give topics more retention"
 		return startAt{offset: c, epoch: -1, stopped: true, event: ev}
 	case hi >= 0 && c > hi: // the log is shorter than what was committed: truncated, or another topic of this name
 		ev := Event{Name: EventTruncated, Topic: ep.topic, Partition: ep.partition, Offset: c, Count: c - hi,
 			Hint: "the commit lies beyond the end of the log, which was truncated or begun anew: consumed from its first record on, so records may come twice"}
-		return startAt{offset: lo, epoch: -1, claim: true, event: ev}
+		return startAt{offset: lo, epoch: -1, anew: true, event: ev}
 	}
 	return startAt{offset: c, epoch: ep.commitEpoch}
 }

@@ -42,6 +42,8 @@ type Counts struct {
 	DeadLetterFailures int64               `json:"dead_letter_failures"` // writes that failed
 	Skipped            int64               `json:"skipped"`
 	StaleCompletions   int64               `json:"stale_completions"` // of epochs that had ended
+	Redelivered        int64               `json:"redelivered"`       // records that came again and were settled without their handler: an earlier owner had
+	ShortenedWindows   int64               `json:"shortened_windows"` // commits that could not say all of what is settled beyond them
 	Lost               int64               `json:"lost"`              // records that retention deleted before they were read
 	Commits            int64               `json:"commits"`
 	CommitErrors       int64               `json:"commit_errors"`
@@ -76,6 +78,10 @@ type PartitionStatus struct {
 	Parked   int   `json:"parked"`    // waiting for a retry, outputs or a dead letter
 	Bytes    int64 `json:"bytes"`     // memory that its records pin
 	Lost     int64 `json:"lost"`
+	// Redelivered counts the records that came again and had been settled by an earlier owner.
+	Redelivered int64 `json:"redelivered,omitempty"`
+	// Suspected: earlier processes ended while they were at these records, which now run one at a time.
+	Suspected bool `json:"suspected,omitempty"`
 
 	// Oldest is the record at the frontier, where one is unfinished.
 	Oldest *OldestRecord `json:"oldest,omitempty"`
@@ -125,6 +131,9 @@ func (e *Engine) Status() Status {
 	for _, ep := range e.allEpochs() {
 		e.account(ep) // an idle partition has no fetch that would do it
 		ps := ep.status(now, running)
+		if ps.Suspected && ps.Frontier < ps.LogEnd {
+			s.Problems[fmt.Sprintf("crash loop %s[%d]", ep.topic, ep.partition)] = fmt.Sprintf("%d assignments ended uncleanly at its frontier; its records run one at a time", ep.crash.count()-1)
+		}
 		ep.writeProblems(s.Problems)
 		for _, why := range ps.Paused {
 			if why == "hold" || why == "data_loss" || why == "fetch_error" || why == "dead_letter_keys" {
@@ -155,6 +164,7 @@ func (e *Engine) countsNow() Counts {
 	out := Counts{
 		Handled: e.breakers.handled(), Failures: c.failures.Load(), Retries: c.retries.Load(), DeadLettered: c.deadLettered.Load(),
 		DeadLetterFailures: c.deadLetterFailures.Load(), Skipped: c.skipped.Load(), StaleCompletions: c.stale.Load(), Lost: c.lost.Load(),
+		Redelivered: c.passed.Load(), ShortenedWindows: c.cutWindows.Load(),
 		Commits: c.commits.Load(), CommitErrors: c.commitErrors.Load(), CommitSeconds: float64(c.commitNanos.Load()) / 1e9,
 		LostEpochs: c.lostEpochs.Load(), Suspensions: c.suspensions.Load(), Events: map[EventName]int64{},
 	}
@@ -181,7 +191,7 @@ func (ep *epoch) status(now time.Time, running map[stuckRecord]OldestRecord) Par
 	s := PartitionStatus{
 		Topic: ep.topic, Partition: ep.partition, Epoch: ep.owner, Phase: phaseNames[ep.phase.Load()],
 		Position: -1, Frontier: -1, LogStart: ep.logStart.Load(), LogEnd: ep.hwm.Load(), StableEnd: ep.lso.Load(),
-		Lost: ep.lostRecords.Load(), LagSeconds: -1,
+		Lost: ep.lostRecords.Load(), Redelivered: ep.passed.Load(), LagSeconds: -1,
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -198,6 +208,7 @@ func (ep *epoch) status(now time.Time, running map[stuckRecord]OldestRecord) Par
 	}
 	s.Waiting, s.InFlight, s.Parked = ep.lane.Len()
 	s.Frontier, _ = ep.tr.Frontier()
+	s.Suspected = ep.suspected && !ep.crash.passed(s.Frontier)
 	_, s.Position = ep.tr.Next()
 	s.LogEnd = max(s.LogEnd, s.Position)
 	if s.StableEnd < 0 {

@@ -97,7 +97,7 @@ func (w *watchdog) lookForStalled(e *Engine, eps []*epoch, now time.Time) {
 			continue
 		}
 		live[ep] = true
-		frontier, _ := ep.frontier()
+		frontier := ep.frontier()
 		_, next := ep.tr.Next()
 		p := progress{frontier: frontier, handled: ep.handled.Load() + ep.failures.Load(), next: next, at: now}
 		was, known := w.seen[ep]

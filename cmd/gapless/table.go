@@ -92,6 +92,7 @@ var settingTable = []setting{
 	{flag: "commit-interval", field: "Commit.Interval", section: secCommit, def: "1s", usage: "time between commits"},
 	{flag: "commit-records", field: "Commit.Records", section: secCommit, def: "0: by time only", zero: zeroIsZero, usage: "commit after that many records, too"},
 	{flag: "commit-each", field: "Commit.Each", section: secCommit, usage: "commit after every record, as soon as the previous commit has returned"},
+	{flag: "commit-metadata-bytes", field: "Commit.MetadataBytes", section: secCommit, def: "4096", usage: "bound of what a commit says of the work settled beyond its offset; negative = nothing"},
 	{flag: "commit-timeout", field: "CommitTimeout", section: secCommit, def: "5s", usage: "limit for one commit request"},
 
 	{flag: "retry-attempts", field: "Retry.Attempts", section: secFailure, def: "3", usage: "attempts in all; 1 = no retry"},

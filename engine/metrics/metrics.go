@@ -68,6 +68,8 @@ var counters = []counter{
 	{desc("records_dead_lettered_total", "Records whose dead letter was acknowledged.", groupLabel...), func(c *engine.Counts) float64 { return float64(c.DeadLettered) }},
 	{desc("dead_letter_failures_total", "Dead-letter writes that failed.", groupLabel...), func(c *engine.Counts) float64 { return float64(c.DeadLetterFailures) }},
 	{desc("records_skipped_total", "Records settled without their work, by policy.", groupLabel...), func(c *engine.Counts) float64 { return float64(c.Skipped) }},
+	{desc("records_redelivered_total", "Records that came again and had been settled by an earlier owner.", groupLabel...), func(c *engine.Counts) float64 { return float64(c.Redelivered) }},
+	{desc("windows_shortened_total", "Commits whose metadata could not hold all that is settled beyond the offset.", groupLabel...), func(c *engine.Counts) float64 { return float64(c.ShortenedWindows) }},
 	{desc("stale_completions_total", "Completions of epochs that had ended.", groupLabel...), func(c *engine.Counts) float64 { return float64(c.StaleCompletions) }},
 	{desc("records_lost_total", "Records that retention deleted before they were read.", groupLabel...), func(c *engine.Counts) float64 { return float64(c.Lost) }},
 	{desc("commits_total", "Commit requests.", groupLabel...), func(c *engine.Counts) float64 { return float64(c.Commits) }},
