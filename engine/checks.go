@@ -37,6 +37,9 @@ func (e *Engine) connect(ctx context.Context) error {
 	}()
 	err = e.checkAll(check)
 	if err == nil {
+		err = e.openStore()
+	}
+	if err == nil {
 		if opts, err = e.cfg.consumerOpts(e); err == nil {
 			e.emit(Event{Name: EventStarted, Partition: -1, Hint: e.cfg.memoryHint()}) // before the first assignment
 			var cl *kgo.Client
@@ -50,6 +53,7 @@ func (e *Engine) connect(ctx context.Context) error {
 		}
 	}
 	if err != nil {
+		e.closeStore()
 		e.side.Close()
 		if ctx.Err() != nil || e.isStopping() {
 			return e.result() // asked to stop before it had begun

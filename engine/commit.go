@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/gaplesshq/gapless/engine/window"
@@ -61,6 +62,9 @@ func (e *Engine) commit(ctx context.Context, eps []*epoch, timeout time.Duration
 	}
 	if e.clock.suspended.Load() {
 		return errSuspended
+	}
+	if err := e.storeErr(); err != nil {
+		return err
 	}
 	sent := e.dirty(eps)
 	if len(sent) == 0 {
@@ -233,8 +237,16 @@ func (e *Engine) describe(o *offer, w *window.Window) (cut bool) {
 	if limit <= 0 {
 		return w.Highest > w.Frontier
 	}
+	named := e.marks.store != nil && e.rowSaid(o.ep)
+	if named {
+		w.Store, w.StoreSeq = e.marks.store.ID(), math.MaxUint64 // leaves room, and does not change by itself
+	}
 	o.says = string(w.Append(nil, limit))
 	o.metadata = o.says
+	if named {
+		w.StoreSeq = e.marks.store.Seq()
+		o.metadata = string(w.Append(nil, limit))
+	}
 	return w.Cut || len(o.says) == 0 || len(o.says) > limit*3/4 && len(w.Append(nil, 0)) > limit
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/gaplesshq/gapless/dedupe"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -93,6 +94,10 @@ type Config struct {
 	Retry Retry
 	// DeadLetter says what becomes of a record that was given up.
 	DeadLetter DeadLetter
+
+	// Dedupe keeps, on this host, what was handled before: see there. The zero value keeps nothing here; what a commit's metadata
+	// says of finished work counts always.
+	Dedupe Dedupe
 
 	// DrainTimeout bounds a drain, on revoke and on stop: how long it waits for running handlers and their outputs. At its end
 	// their contexts end. Default 20 s, at most a third of RebalanceTimeout.
@@ -332,6 +337,13 @@ func (c Config) WithDefaults() Config {
 		orDefault(&c.Commit.Interval, time.Second)
 	}
 	orDefault(&c.Commit.MetadataBytes, 4096)
+	if c.Dedupe.enabled() {
+		orDefault(&c.Dedupe.Retention, 24*time.Hour)
+		orDefault(&c.Dedupe.OnDiffer, DifferRun)
+		orDefault(&c.Dedupe.MaxDelay, dedupe.DefaultMaxDelay)
+		orDefault(&c.Dedupe.MaxGroup, dedupe.DefaultMaxGroup)
+		orDefault(&c.Dedupe.MaxPending, dedupe.DefaultMaxPending)
+	}
 	orDefault(&c.Retry.Attempts, 3)
 	orDefault(&c.Retry.Base, time.Second)
 	orDefault(&c.Retry.Max, max(10*time.Second, c.Retry.Base))

@@ -27,6 +27,7 @@ func (e *Engine) drain(ctx context.Context, eps []*epoch, why string) {
 			continue
 		}
 		drained = append(drained, ep)
+		ep.noStarts()
 		if lane := ep.opened(); lane != nil {
 			lane.Close()
 		}
@@ -36,6 +37,7 @@ func (e *Engine) drain(ctx context.Context, eps []*epoch, why string) {
 	for _, ep := range late {
 		ep.endCtx(errDrained)
 	}
+	e.flushStore(ctx)
 	unsaved := slices.ContainsFunc(drained, (*epoch).unsaved)
 	if err := e.lastCommit(ctx, drained); err != nil {
 		if why == "stop" && unsaved {

@@ -50,6 +50,7 @@ type Engine struct {
 
 	workers, workersPer atomic.Int64 // the limits in force
 
+	marks    marks
 	breakers breakers
 	counts   counters
 	lat      latencies
@@ -145,6 +146,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		return err
 	}
 	defer e.side.Close()
+	defer e.closeStore()
 
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // outlives ctx: the drain needs it
 	defer end()

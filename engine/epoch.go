@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gaplesshq/gapless/dedupe"
 	"github.com/gaplesshq/gapless/engine/window"
 	"github.com/gaplesshq/gapless/tracker"
 	"github.com/gaplesshq/gapless/workers"
@@ -53,6 +54,16 @@ type epoch struct {
 	begun     bool // something was delivered; the fetch loop's own
 	suspected bool // its records may have ended the process: they run one at a time. It does not change while the epoch is active
 	crash     crashes
+
+	// Business keys: see dedupe.go.
+	keyed    bool
+	scope    dedupe.Scope
+	starting context.Context // ends when nothing more is to start
+	noStarts context.CancelFunc
+
+	rowDirty atomic.Bool   // the store is to get its window
+	rowSeq   atomic.Uint64 // of the group that the window first went with
+	rowBuf   []byte        // the store's committer's
 
 	// The resume window: see resume.go.
 	before  atomic.Pointer[window.Window] // what an earlier owner left, while part of it has not been delivered
@@ -143,6 +154,7 @@ const (
 	stopOutputs                            // outputs can't be written
 	stopTopicGone                          // the topic was deleted
 	stopNotAssigned                        // the brokers can't name the ends of its log
+	stopStore                              // the dedupe store can't write
 )
 
 var stopNames = []struct {
@@ -152,10 +164,11 @@ var stopNames = []struct {
 	{stopRecords, "records"}, {stopBytes, "bytes"}, {stopTotal, "total_bytes"}, {stopSpan, "span"}, {stopFetchError, "fetch_error"},
 	{stopDataLoss, "data_loss"}, {stopHold, "hold"}, {stopBreaker, "breaker"}, {stopKeys, "dead_letter_keys"},
 	{stopDeadLetter, "dead_letter_topic"}, {stopOutputs, "output_topic"}, {stopTopicGone, "topic_deleted"}, {stopNotAssigned, "not_assigned"},
+	{stopStore, "dedupe_store"},
 }
 
 // stopsWork are the reasons for which also no waiting record starts.
-const stopsWork = stopHold | stopBreaker | stopKeys | stopDataLoss | stopTopicGone
+const stopsWork = stopHold | stopBreaker | stopKeys | stopDataLoss | stopTopicGone | stopStore
 
 // stopsBriefly are the reasons that go away by themselves, so that it is worth looking again soon.
 const stopsBriefly = stopRecords | stopBytes | stopTotal | stopSpan | stopFetchError

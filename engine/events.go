@@ -16,46 +16,51 @@ const (
 	EventStarted          EventName = "started"
 	EventStopping         EventName = "stopping"
 	EventStopped          EventName = "stopped"
-	EventRebalanced       EventName = "rebalanced"           // Count = partitions assigned here now
-	EventAssigned         EventName = "assigned"             // Offset = where it begins, Count = records beyond it that an earlier owner has settled
-	EventWindowIgnored    EventName = "window_ignored"       // what the commit says of the work beyond it can't be used
-	EventCrashLoop        EventName = "crash_loop"           // Count = assignments that ended uncleanly at this offset
-	EventRevoked          EventName = "committed_on_revoke"  // handed over in a rebalance; Offset = committed, Took = the drain
-	EventReleased         EventName = "committed_on_stop"    // the same at a stop
-	EventLost             EventName = "lost"                 // another member may own it; nothing was committed
-	EventRenewed          EventName = "renewed"              // a new epoch of the same assignment, at another offset
-	EventSuspended        EventName = "suspended"            // the coordinator is silent: nothing starts, nothing is committed
-	EventResumed          EventName = "resumed"              //
-	EventSessionEnded     EventName = "session_ended"        // the client rejoins
-	EventLeaveFailed      EventName = "leave_failed"         //
-	EventCommitFailed     EventName = "commit_failed"        // Count = times in a row
-	EventRetryExhausted   EventName = "retry_exhausted"      // Count = attempts
-	EventDeadLettered     EventName = "dead_lettered"        // acknowledged
-	EventDeadLetterFailed EventName = "dead_letter_failed"   // the partition holds; Count = tries
-	EventOutputFailed     EventName = "output_failed"        // the partition holds; Count = tries
-	EventDeadLetterCut    EventName = "dead_letter_cut"      // too large: written without key and value
-	EventSkipped          EventName = "skipped"              // settled without its work, by policy
-	EventHeld             EventName = "held"                 // the partition stops at this record
-	EventKeyHeld          EventName = "key_held"             // it waits because an earlier record of its key was dead-lettered
-	EventPaused           EventName = "paused"               // fetching stops for a reason that needs somebody
-	EventBreakerOpen      EventName = "breaker_open"         //
-	EventBreakerReset     EventName = "breaker_reset"        //
-	EventFetchFailed      EventName = "fetch_failed"         //
-	EventDataLoss         EventName = "data_loss"            // retention deleted Count records before they were read
-	EventTruncated        EventName = "log_truncated"        //
-	EventTopicRecreated   EventName = "topic_recreated"      // deleted and created again: consumed afresh
-	EventTopicDeleted     EventName = "topic_deleted"        //
-	EventPartitionsAdded  EventName = "partitions_added"     //
-	EventStartFailed      EventName = "start_offsets_failed" //
-	EventStartsLatest     EventName = "starts_latest"        // a warning
-	EventNoPartitions     EventName = "no_partitions"        // a warning
-	EventConfigWarning    EventName = "config_warning"       // a warning
-	EventStuck            EventName = "stuck"                // a handler runs longer than StuckAfter
-	EventUnstuck          EventName = "unstuck"              //
-	EventStalled          EventName = "stalled"              // backlog, but no progress for StalledAfter
-	EventOpenTransaction  EventName = "open_transaction"     // an undecided transaction holds the log's stable end back
-	EventFlushFailed      EventName = "flush_failed"         //
-	EventWorkers          EventName = "workers"              // the limit changed; Count = total
+	EventRebalanced       EventName = "rebalanced"               // Count = partitions assigned here now
+	EventAssigned         EventName = "assigned"                 // Offset = where it begins, Count = records beyond it that an earlier owner has settled
+	EventWindowIgnored    EventName = "window_ignored"           // what the commit says of the work beyond it can't be used
+	EventStoreOpened      EventName = "dedupe_store_opened"      //
+	EventStoreSizing      EventName = "dedupe_store_sizing"      // Count = keys that it will hold
+	EventStoreFailed      EventName = "dedupe_store_failed"      // it can't write: nothing starts, nothing is committed
+	EventStoreRecovered   EventName = "dedupe_store_recovered"   //
+	EventStoreRolledBack  EventName = "dedupe_store_rolled_back" // it has lost writes since the group's commit
+	EventCrashLoop        EventName = "crash_loop"               // Count = assignments that ended uncleanly at this offset
+	EventRevoked          EventName = "committed_on_revoke"      // handed over in a rebalance; Offset = committed, Took = the drain
+	EventReleased         EventName = "committed_on_stop"        // the same at a stop
+	EventLost             EventName = "lost"                     // another member may own it; nothing was committed
+	EventRenewed          EventName = "renewed"                  // a new epoch of the same assignment, at another offset
+	EventSuspended        EventName = "suspended"                // the coordinator is silent: nothing starts, nothing is committed
+	EventResumed          EventName = "resumed"                  //
+	EventSessionEnded     EventName = "session_ended"            // the client rejoins
+	EventLeaveFailed      EventName = "leave_failed"             //
+	EventCommitFailed     EventName = "commit_failed"            // Count = times in a row
+	EventRetryExhausted   EventName = "retry_exhausted"          // Count = attempts
+	EventDeadLettered     EventName = "dead_lettered"            // acknowledged
+	EventDeadLetterFailed EventName = "dead_letter_failed"       // the partition holds; Count = tries
+	EventOutputFailed     EventName = "output_failed"            // the partition holds; Count = tries
+	EventDeadLetterCut    EventName = "dead_letter_cut"          // too large: written without key and value
+	EventSkipped          EventName = "skipped"                  // settled without its work, by policy
+	EventHeld             EventName = "held"                     // the partition stops at this record
+	EventKeyHeld          EventName = "key_held"                 // it waits because an earlier record of its key was dead-lettered
+	EventPaused           EventName = "paused"                   // fetching stops for a reason that needs somebody
+	EventBreakerOpen      EventName = "breaker_open"             //
+	EventBreakerReset     EventName = "breaker_reset"            //
+	EventFetchFailed      EventName = "fetch_failed"             //
+	EventDataLoss         EventName = "data_loss"                // retention deleted Count records before they were read
+	EventTruncated        EventName = "log_truncated"            //
+	EventTopicRecreated   EventName = "topic_recreated"          // deleted and created again: consumed afresh
+	EventTopicDeleted     EventName = "topic_deleted"            //
+	EventPartitionsAdded  EventName = "partitions_added"         //
+	EventStartFailed      EventName = "start_offsets_failed"     //
+	EventStartsLatest     EventName = "starts_latest"            // a warning
+	EventNoPartitions     EventName = "no_partitions"            // a warning
+	EventConfigWarning    EventName = "config_warning"           // a warning
+	EventStuck            EventName = "stuck"                    // a handler runs longer than StuckAfter
+	EventUnstuck          EventName = "unstuck"                  //
+	EventStalled          EventName = "stalled"                  // backlog, but no progress for StalledAfter
+	EventOpenTransaction  EventName = "open_transaction"         // an undecided transaction holds the log's stable end back
+	EventFlushFailed      EventName = "flush_failed"             //
+	EventWorkers          EventName = "workers"                  // the limit changed; Count = total
 )
 
 // Event is something that happened to the engine or to one of its partitions. Unused fields are zero; Partition is -1 where
@@ -80,7 +85,8 @@ var eventLevels = map[EventName]zerolog.Level{
 	EventDataLoss: zerolog.ErrorLevel, EventTruncated: zerolog.WarnLevel, EventTopicRecreated: zerolog.WarnLevel, EventTopicDeleted: zerolog.ErrorLevel,
 	EventStartFailed: zerolog.WarnLevel, EventStartsLatest: zerolog.WarnLevel, EventNoPartitions: zerolog.WarnLevel, EventConfigWarning: zerolog.WarnLevel,
 	EventStuck: zerolog.ErrorLevel, EventStalled: zerolog.ErrorLevel, EventOpenTransaction: zerolog.WarnLevel, EventFlushFailed: zerolog.WarnLevel,
-	EventPartitionsAdded: zerolog.WarnLevel, EventWindowIgnored: zerolog.WarnLevel, EventCrashLoop: zerolog.ErrorLevel, EventRebalanced: zerolog.DebugLevel,
+	EventPartitionsAdded: zerolog.WarnLevel, EventWindowIgnored: zerolog.WarnLevel, EventCrashLoop: zerolog.ErrorLevel,
+	EventStoreFailed: zerolog.ErrorLevel, EventStoreRolledBack: zerolog.ErrorLevel, EventRebalanced: zerolog.DebugLevel,
 }
 
 // emit logs an event as one line, and tells OnEvent.

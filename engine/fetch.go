@@ -106,6 +106,9 @@ func (e *Engine) deliver(d *delivery, topic string, p *kgo.FetchPartition) {
 	ep.logStart.Store(p.LogStartOffset)
 	now := time.Now()
 	ep.heard.Store(now.UnixNano())
+	if s := e.marks.store; s != nil {
+		s.Observe(p.Records[len(p.Records)-1].Timestamp)
+	}
 
 	if ep.suspected {
 		var again bool

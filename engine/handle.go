@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/gaplesshq/gapless/dedupe"
 	"github.com/gaplesshq/gapless/tracker"
 	"github.com/gaplesshq/gapless/workers"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -19,7 +20,9 @@ type workerState struct {
 	batch Batch
 	recs  []Record
 	owns  []kgo.Record
-	_     [64]byte // no false sharing with the next worker's
+	key   []byte         // of the record in hand
+	held  []dedupe.Claim // of the batch in hand
+	_     [64]byte       // no false sharing with the next worker's
 }
 
 // local returns the state of worker n.
@@ -55,6 +58,13 @@ func (e *Engine) handle(t *workers.Task[item]) {
 	if ep.suspected && !e.mayStart(t, 0, ep, it) {
 		return
 	}
+	var claim dedupe.Claim
+	if ep.keyed {
+		var run bool
+		if claim, run = e.reserve(t, 0, ep, it, w); !run {
+			return
+		}
+	}
 	r := &w.rec
 	w.own = *it.rec
 	r.Record, r.Attempt = &w.own, it.st.attempt()
@@ -69,17 +79,39 @@ func (e *Engine) handle(t *workers.Task[item]) {
 	}
 	if ep.is(phaseClosed) { // C3: its outcome is up to the next owner
 		e.counts.stale.Add(1)
+		e.orphan(ep, it, claim, err == nil && len(outs) == 0)
 		return
 	}
-	if err == nil && len(outs) == 0 {
+	switch {
+	case err != nil:
+		e.unclaim(claim)
+		e.failed(ctx, t, 0, ep, it, err)
+	case len(outs) > 0:
+		e.produceOutputs(t, 0, ep, it, outs, claim)
+	case claim.Held():
+		e.mark(ep, it, claim)
+	default:
 		t.Mark(0)
-		return
 	}
-	if err == nil {
-		e.produceOutputs(t, 0, ep, it, outs)
-		return
+}
+
+// orphan does what is still right for a record whose epoch has ended: work that is done is marked, so that this host does not do
+// it again.
+func (e *Engine) orphan(ep *epoch, it *item, c dedupe.Claim, done bool) {
+	switch {
+	case !c.Held():
+	case done:
+		e.mark(ep, it, c)
+	default:
+		e.marks.store.Release(c)
 	}
-	e.failed(ctx, t, 0, ep, it, err)
+}
+
+// unclaim lets another record with the same business key run.
+func (e *Engine) unclaim(c dedupe.Claim) {
+	if c.Held() {
+		e.marks.store.Release(c)
+	}
 }
 
 var errGoexit = errors.New("gapless: a handler ended its goroutine (runtime.Goexit, or testing's FailNow); return an error instead")
@@ -125,6 +157,7 @@ func (e *Engine) handleBatch(t *workers.Task[item], ep *epoch) {
 	b.Records, b.errs = b.Records[:0], append(b.errs[:0], make([]error, n)...)
 	// Records that were parked for their outputs or their dead letter go on where they were; only the rest is handled.
 	idx := make([]int, 0, n)
+	w.held = w.held[:0]
 	for i := range n {
 		it := t.Item(i)
 		if it.st != nil && e.resumeStage(t, i, ep, it) {
@@ -142,6 +175,14 @@ func (e *Engine) handleBatch(t *workers.Task[item], ep *epoch) {
 		if ep.suspected && !e.mayStart(t, i, ep, it) {
 			continue
 		}
+		var claim dedupe.Claim
+		if ep.keyed {
+			var run bool
+			if claim, run = e.reserve(t, i, ep, it, w); !run {
+				continue
+			}
+		}
+		w.held = append(w.held, claim)
 		r := &w.recs[len(idx)]
 		w.owns[len(idx)] = *it.rec
 		*r = Record{Record: &w.owns[len(idx)], ep: ep, Attempt: it.st.attempt()}
@@ -156,6 +197,9 @@ func (e *Engine) handleBatch(t *workers.Task[item], ep *epoch) {
 	err := e.call(ctx, ep, nil, b)
 	if ep.is(phaseClosed) { // C3: its outcome is up to the next owner
 		e.counts.stale.Add(int64(len(idx)))
+		for j, i := range idx {
+			e.orphan(ep, t.Item(i), w.held[j], err == nil && b.errs[j] == nil && len(w.recs[j].outs) == 0)
+		}
 		clear(w.recs)
 		return
 	}
@@ -169,15 +213,21 @@ func (e *Engine) handleBatch(t *workers.Task[item], ep *epoch) {
 		w.recs[j] = Record{}
 		switch {
 		case rerr != nil:
+			e.unclaim(w.held[j])
 			e.failed(ctx, t, i, ep, it, rerr)
 			if e.cfg.Order == OrderPartition { // the first failure ends the batch
+				for _, c := range w.held[j+1:] {
+					e.unclaim(c)
+				}
 				if i+1 < n {
 					t.Return(i + 1)
 				}
 				return
 			}
 		case len(outs) > 0:
-			e.produceOutputs(t, i, ep, it, outs)
+			e.produceOutputs(t, i, ep, it, outs, w.held[j])
+		case w.held[j].Held():
+			e.mark(ep, it, w.held[j])
 		default:
 			t.Mark(i)
 		}
@@ -197,7 +247,8 @@ const (
 	settledHandled settled = iota
 	settledDeadLettered
 	settledSkipped
-	settledEarlier // redelivered: an earlier owner has settled it
+	settledEarlier   // redelivered: an earlier owner has settled it
+	settledDuplicate // its business key was handled before
 )
 
 // settleChunk settles what handlers have just finished without anything left to wait for, a chunk at a time: neighbours in
@@ -218,7 +269,26 @@ func (e *Engine) settleChunk(l *workers.Lane[item], items []item) {
 		items = items[n:]
 	}
 	e.countHandled(ep, settled)
+	e.touchRow(ep)
 	e.countTowardsCommit(settled)
+}
+
+// settleMarked settles records whose marks are durable; nil stands for an epoch that has ended.
+func (e *Engine) settleMarked(ep *epoch, tags []dedupe.Tag) {
+	settled := 0
+	for i := range tags {
+		if ep != nil && ep.tr.Done(tracker.Seq(tags[i].Seq)) {
+			settled++
+		}
+	}
+	if stale := len(tags) - settled; stale > 0 {
+		e.counts.stale.Add(int64(stale))
+	}
+	if settled > 0 {
+		e.countHandled(ep, settled)
+		e.touchRow(ep)
+		e.countTowardsCommit(settled)
+	}
 }
 
 // countHandled counts records that handlers have settled.
@@ -231,6 +301,15 @@ func (e *Engine) countHandled(ep *epoch, n int) {
 // its outputs are acknowledged, or its dead letter is, or a policy skipped it. The completion of a dead epoch changes nothing but a
 // counter.
 func (e *Engine) settle(ep *epoch, it *item, how settled) {
+	if it.st != nil && it.st.claim.Held() {
+		c := it.st.claim
+		it.st.claim = dedupe.Claim{}
+		if how == settledHandled { // once its mark is durable
+			e.mark(ep, it, c)
+			return
+		}
+		e.marks.store.Release(c) // a dead letter leaves no mark, so that what is sent again runs
+	}
 	if !ep.tr.Done(it.seq) {
 		e.counts.stale.Add(1)
 		return
@@ -246,6 +325,7 @@ func (e *Engine) settle(ep *epoch, it *item, how settled) {
 		e.counts.passed.Add(1)
 		ep.passed.Add(1)
 	}
+	e.touchRow(ep)
 	e.countTowardsCommit(1)
 }
 
@@ -266,6 +346,8 @@ func (e *Engine) failed(ctx context.Context, t *workers.Task[item], i int, ep *e
 	if st == nil {
 		st = &retryState{ep: ep, seq: it.seq}
 	}
+	e.unclaim(st.claim) // another record with its business key may run while this one waits
+	st.claim = dedupe.Claim{}
 	err = tame(err)
 	attempts := int(st.attempts.Add(1))
 	st.lastErr = err

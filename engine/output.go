@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/gaplesshq/gapless/dedupe"
 	"github.com/gaplesshq/gapless/workers"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -40,12 +41,9 @@ type writeFailure struct {
 
 // produceOutputs writes what a handler emitted. The record is parked until all of it is acknowledged: it keeps its key, not
 // its worker.
-func (e *Engine) produceOutputs(t *workers.Task[item], i int, ep *epoch, it *item, outs []*kgo.Record) {
-	st := it.st
-	if st == nil {
-		st = &retryState{ep: ep, seq: it.seq}
-	}
-	st.outs, st.outErr = outs, nil
+func (e *Engine) produceOutputs(t *workers.Task[item], i int, ep *epoch, it *item, outs []*kgo.Record, claim dedupe.Claim) {
+	st := it.state(ep)
+	st.outs, st.outErr, st.claim = outs, nil, claim
 	e.park(t, i, ep, it, st, stageOutputs, 0)
 }
 

@@ -102,6 +102,11 @@ func (e *Engine) assign(p tp, owner Owner) *epoch {
 	ep := &epoch{tp: p, committedAt: -1, commitEpoch: -1, acked: -1, ended: make(chan struct{}), settled: e.breakers.topic(p.topic)}
 	ep.single, ep.batch = e.handlerFor(p.topic)
 	ep.newCtx()
+	ep.starting, ep.noStarts = context.WithCancel(context.Background())
+	if e.cfg.Dedupe.Key != nil {
+		ep.keyed = true
+		ep.scope = e.marks.store.Scope(e.cfg.scopeOf(p.topic))
+	}
 	ep.hwm.Store(-1)
 	ep.lso.Store(-1)
 	ep.logStart.Store(-1)
@@ -126,6 +131,7 @@ func (e *Engine) assign(p tp, owner Owner) *epoch {
 	}
 	e.epochs[p] = ep
 	e.mu.Unlock()
+	e.marks.own(ep)
 	if old != nil { // a revoke or a loss should have come first. Nothing of it may count any more.
 		e.end(old, errLost)
 	}
@@ -163,6 +169,10 @@ func (e *Engine) activate(ep *epoch, offset int64, leaderEpoch int32) {
 		return
 	}
 	e.breakers.holdIfOpen(e, ep)
+	if err := e.storeErr(); err != nil {
+		e.stop(ep, stopStore, err)
+	}
+	e.touchRow(ep)
 	ep.mu.Lock()
 	e.unpauseLane(ep)
 	ep.mu.Unlock()
@@ -236,12 +246,14 @@ func (e *Engine) end(ep *epoch, cause error) bool {
 		return false
 	}
 	ep.endCtx(cause)
+	ep.noStarts()
 	if lane := ep.opened(); lane != nil {
 		lane.Close()
 		ep.tr.Close()
 	}
 	e.giveUpParked(ep)
 	close(ep.ended)
+	e.marks.disown(ep)
 	e.mu.Lock()
 	if e.epochs[ep.tp] == ep {
 		delete(e.epochs, ep.tp)
@@ -275,6 +287,7 @@ func (e *Engine) renew(old *epoch, offset int64, leaderEpoch int32, why string) 
 	if before != nil && max(before.Highest+1, before.Frontier) > offset { // those that come again and are still the same records are not done again
 		ep.before.Store(before)
 	}
+	ep.rowSeq.Store(old.rowSeq.Load())
 	ep.suspected = ep.crash.goOn(offset, &old.crash, why == renewedCleared)
 	e.mu.Lock()
 	current := e.epochs[ep.tp] == ep

@@ -111,7 +111,10 @@ func (e *Engine) findWindow(ep *epoch) {
 	ep.bypassBelow = w.BypassBelow
 	ep.mu.Unlock()
 	ep.crash.find(&w)
-	if w.Highest > w.Frontier {
+	if row := e.findRow(ep, &w); row != nil {
+		w = *row
+	}
+	if max(w.Highest+1, w.Frontier) > at {
 		ep.before.Store(&w)
 	}
 }

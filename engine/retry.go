@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gaplesshq/gapless/dedupe"
 	"github.com/gaplesshq/gapless/tracker"
 	"github.com/gaplesshq/gapless/workers"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -21,6 +22,7 @@ const (
 	stageOutputs                 // its outputs' acknowledgements
 	stageDeadLetter              // its dead letter's acknowledgement
 	stageHeld                    // an operator
+	stageDuplicate               // the record that holds its business key
 )
 
 // retryState is what is known of a record beyond its first, successful attempt. It belongs to whoever works on the record: the
@@ -33,6 +35,10 @@ type retryState struct {
 	rec      *kgo.Record // its own copy, while parked
 	tries    int         // of writing what it waits for, that have failed
 	failing  bool        // counted in its epoch's writeFailure; under ep.mu
+
+	claim       dedupe.Claim // of its business key, while its outputs are being written
+	key         dedupe.Key   // that another record holds
+	fingerprint uint64
 
 	mu       sync.Mutex
 	stage    stage
@@ -116,6 +122,8 @@ func (e *Engine) park(t *workers.Task[item], i int, ep *epoch, it *item, st *ret
 		e.later(st, wait)
 	case stageOutputs, stageDeadLetter:
 		e.write(st)
+	case stageDuplicate:
+		e.subscribe(st)
 	}
 }
 
@@ -182,6 +190,7 @@ func (e *Engine) letGo(st *retryState) {
 		st.cancel(nil)
 	}
 	st.mu.Unlock()
+	e.unclaim(st.claim)
 	if st.waitsFor() != "" {
 		e.gaveUp(st)
 	}

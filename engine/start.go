@@ -107,6 +107,7 @@ func (e *Engine) resolveStart(ctx context.Context, offsets map[string]map[int32]
 			e.stop(ep, stopDataLoss, fmt.Errorf("retention deleted %d records before the group read them", ep.lostRecords.Load()))
 		}
 	}
+	e.flushStore(ctx) // the rows come before the claims that name their store
 	e.claim(ctx, fresh)
 	return offsets, nil
 }

@@ -22,6 +22,7 @@ type Status struct {
 	Problems   map[string]string `json:"problems,omitempty"` // by subject: what makes it unhealthy
 	Workers    WorkersStatus     `json:"workers"`
 	Counts     Counts            `json:"counts"`
+	Dedupe     *DedupeStatus     `json:"dedupe,omitempty"` // where there is a store
 	Partitions []PartitionStatus `json:"partitions"`
 }
 
@@ -99,7 +100,7 @@ type OldestRecord struct {
 	Age      time.Duration `json:"age_ns"`   // since it was delivered here
 	Attempts int           `json:"attempts"` // that have failed
 	Key      string        `json:"key,omitempty"`
-	State    string        `json:"state"` // waiting, running, retrying, outputs, dead-letter, held
+	State    string        `json:"state"` // waiting, running, retrying, outputs, dead-letter, held, duplicate
 	Error    string        `json:"error,omitempty"`
 }
 
@@ -146,6 +147,7 @@ func (e *Engine) Status() Status {
 		a, b := &s.Partitions[i], &s.Partitions[j]
 		return a.Topic < b.Topic || a.Topic == b.Topic && a.Partition < b.Partition
 	})
+	s.Dedupe = e.marks.status()
 	s.Healthy = len(s.Problems) == 0
 	return s
 }
@@ -241,7 +243,7 @@ func (ep *epoch) oldest(seq tracker.Seq, running map[stuckRecord]OldestRecord) *
 	for st := range ep.held {
 		if st.seq == seq {
 			it := item{rec: st.rec, st: st}
-			o := it.describe([...]string{"retrying", "outputs", "dead-letter", "held"}[st.stage])
+			o := it.describe([...]string{"retrying", "outputs", "dead-letter", "held", "duplicate"}[st.stage])
 			if st.lastErr != nil {
 				o.Error = st.lastErr.Error()
 			}

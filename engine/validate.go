@@ -17,7 +17,7 @@ import (
 // validate names the first field that is wrong, and says what to write instead. It expects the defaults to be filled in.
 func (c *Config) validate() error {
 	checks := []func() error{c.validateConnection, c.validateGroup, c.validateTopics, c.validateHandlers, c.validateWork,
-		c.validateFailure, c.validateTimes, c.validateKgoOpts}
+		c.validateFailure, c.validateDedupe, c.validateTimes, c.validateKgoOpts}
 	for _, check := range checks {
 		if err := check(); err != nil {
 			return err

@@ -28,6 +28,7 @@ type watchdog struct {
 	seen    map[*epoch]progress
 	alone   time.Time // since when nothing is assigned here
 	losses  int64     // when something was last assigned
+	sizing  sizing
 }
 
 // progress is what must change for a partition not to be stalled.
@@ -52,6 +53,7 @@ func (e *Engine) watchLoop(ctx context.Context) {
 		w.lookForStalled(e, eps, now)
 		w.lookForFailingCommits(e, eps, now)
 		w.lookForIdle(e, eps, now)
+		w.sizing.look(e, now)
 		e.buryZombies()
 	}
 }

@@ -83,7 +83,7 @@ func (a *app) runCommand() *cobra.Command {
 	r.sinkFlags.register(flags)
 	register(flags, &r.cfg, secConnection)
 	r.secrets.register(flags)
-	register(flags, &r.cfg, secGroup, secTopics, secWork, secCommit, secFailure, secLimits, secFetch)
+	register(flags, &r.cfg, secGroup, secTopics, secWork, secCommit, secDedupe, secFailure, secLimits, secFetch)
 	flags.IntVar(&r.replayLast, "replay-last", 0, "handle the N records before each partition's committed offset again, commit nothing, and exit")
 	flags.BoolVar(&r.untilEnd, "until-end", false, "stop once all that is in the partitions assigned here is handled")
 	section(flags, "What to do", "replay-last", "until-end")

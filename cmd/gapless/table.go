@@ -41,6 +41,7 @@ const (
 	secTopics     = "Topics"
 	secWork       = "Work"
 	secCommit     = "Commits"
+	secDedupe     = "Deduplication"
 	secFailure    = "Failure"
 	secLimits     = "Deadlines and watchdog"
 	secFetch      = "Fetching"
@@ -115,6 +116,17 @@ var settingTable = []setting{
 	{flag: "breaker-window", field: "DeadLetter.BreakerWindow", section: secFailure, def: "1000", usage: "how many records that looks back at"},
 	{flag: "breaker-min", field: "DeadLetter.BreakerMin", section: secFailure, def: "100", usage: "how many must have been settled before"},
 
+	{flag: "dedupe", field: "Dedupe.Enable", section: secDedupe, usage: "keep on this host's disk what was handled, in the default directory"},
+	{flag: "dedupe-dir", field: "Dedupe.Dir", section: secDedupe, def: "none", usage: "the store's directory, for this process alone"},
+	{flag: "dedupe-base", field: "Dedupe.Base", section: secDedupe, def: "~/.local/state/gapless/dedupe", usage: "take the first free directory of <base>/<group>/0, 1, 2 ..."},
+	{flag: "dedupe-retention", field: "Dedupe.Retention", section: secDedupe, def: "24h", usage: "how long a business key is remembered"},
+	{flag: "dedupe-scope", field: "Dedupe.Scope", section: secDedupe, def: "the group and topic", usage: "what the keys are unique in; topics of one scope share them"},
+	{flag: "dedupe-on-differ", field: "Dedupe.OnDiffer", section: secDedupe, def: "run", usage: "what to do with a known key that comes with another value",
+		choices: []string{string(engine.DifferRun), string(engine.DifferDeadLetter), string(engine.DifferHold)}},
+	{flag: "dedupe-max-delay", field: "Dedupe.MaxDelay", section: secDedupe, def: "2ms", usage: "how long a finished record waits to be made durable with others"},
+	{flag: "dedupe-max-group", field: "Dedupe.MaxGroup", section: secDedupe, def: "16384", usage: "most records made durable at once"},
+	{flag: "dedupe-max-pending", field: "Dedupe.MaxPending", section: secDedupe, def: "65536", usage: "finished records that may wait for that before no more start"},
+
 	{flag: "drain-timeout", field: "DrainTimeout", section: secLimits, def: "20s, or a third of --rebalance-timeout", usage: "how long a rebalance and a stop wait for running handlers"},
 	{flag: "stuck-after", field: "StuckAfter", section: secLimits, def: "1m", usage: "report a handler that runs longer"},
 	{flag: "stalled-after", field: "StalledAfter", section: secLimits, def: "1m", usage: "report a partition with backlog and no progress for longer"},
@@ -134,6 +146,8 @@ var notFlags = map[string]string{
 	"Middleware":     "Go code",
 	"SASL.Password":  "a secret: GAPLESS_SASL_PASSWORD or --sasl-password-file",
 	"SASL.Token":     "a secret: --sasl-token-file",
+	"Dedupe.Key":     "--dedupe-key",
+	"Dedupe.FS":      "for tests",
 	"Retry.Classify": "Go code; a sink steers with its errors",
 	"Log":            "--log-level and --log-format",
 	"OnEvent":        "Go code; the log has a line an event",

@@ -80,6 +80,27 @@ var counters = []counter{
 	{desc("rebalances_total", "Changes of the assignment.", groupLabel...), func(c *engine.Counts) float64 { return float64(c.Events[engine.EventRebalanced]) }},
 }
 
+type dedupeMetric struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	of   func(*engine.DedupeStatus) float64
+}
+
+var dedupeMetrics = []dedupeMetric{
+	{desc("dedupe_keys", "Business keys in the store.", groupLabel...), prometheus.GaugeValue, func(d *engine.DedupeStatus) float64 { return float64(d.Keys) }},
+	{desc("dedupe_disk_bytes", "Size of the store on disk.", groupLabel...), prometheus.GaugeValue, func(d *engine.DedupeStatus) float64 { return float64(d.DiskBytes) }},
+	{desc("dedupe_memory_bytes", "Memory of the store's filters and unsealed keys.", groupLabel...), prometheus.GaugeValue, func(d *engine.DedupeStatus) float64 { return float64(d.Memory) }},
+	{desc("dedupe_pending", "Finished records that are not durable yet.", groupLabel...), prometheus.GaugeValue, func(d *engine.DedupeStatus) float64 { return float64(d.Pending) }},
+	{desc("dedupe_slowest_group_seconds", "The longest that a group commit took.", groupLabel...), prometheus.GaugeValue, func(d *engine.DedupeStatus) float64 { return d.Slowest.Seconds() }},
+	{desc("dedupe_writable", "1 = the store can write.", groupLabel...), prometheus.GaugeValue, func(d *engine.DedupeStatus) float64 { return b2f(d.WriteError == "") }},
+	{desc("dedupe_hits_total", "Records settled without their handler: their business key was handled before.", groupLabel...), prometheus.CounterValue, func(d *engine.DedupeStatus) float64 { return float64(d.Hits) }},
+	{desc("dedupe_misses_total", "Business keys that were new.", groupLabel...), prometheus.CounterValue, func(d *engine.DedupeStatus) float64 { return float64(d.Misses) }},
+	{desc("dedupe_differing_total", "Records whose business key was handled before with another payload.", groupLabel...), prometheus.CounterValue, func(d *engine.DedupeStatus) float64 { return float64(d.Differing) }},
+	{desc("dedupe_waits_total", "Records that waited for another one with their business key.", groupLabel...), prometheus.CounterValue, func(d *engine.DedupeStatus) float64 { return float64(d.Waits) }},
+	{desc("dedupe_marks_total", "Business keys made durable.", groupLabel...), prometheus.CounterValue, func(d *engine.DedupeStatus) float64 { return float64(d.Marks) }},
+	{desc("dedupe_groups_total", "Group commits.", groupLabel...), prometheus.CounterValue, func(d *engine.DedupeStatus) float64 { return float64(d.Groups) }},
+}
+
 var (
 	up             = desc("healthy", "1 = nothing speaks against the engine being well.", groupLabel...)
 	workersLimit   = desc("workers_limit", "Most handlers that run at once.", groupLabel...)
@@ -97,6 +118,9 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, g := range counters {
 		ch <- g.desc
 	}
+	for _, d := range dedupeMetrics {
+		ch <- d.desc
+	}
 	for _, d := range []*prometheus.Desc{up, workersLimit, workersRunning, assigned, events, handlerSeconds} {
 		ch <- d
 	}
@@ -113,6 +137,11 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, k := range counters {
 		ch <- prometheus.MustNewConstMetric(k.desc, prometheus.CounterValue, k.of(&s.Counts), s.Group)
+	}
+	for _, d := range dedupeMetrics {
+		if s.Dedupe != nil {
+			ch <- prometheus.MustNewConstMetric(d.desc, d.kind, d.of(s.Dedupe), s.Group)
+		}
 	}
 	for name, n := range s.Counts.Events {
 		ch <- prometheus.MustNewConstMetric(events, prometheus.CounterValue, float64(n), s.Group, string(name))

@@ -1,0 +1,5 @@
+package dedupe
+
+const childDir = "GAPLESS_DEDUPE_CHILD"
+
+func child(dir string) {}

@@ -1,0 +1,207 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/gaplesshq/gapless/dedupe"
+	"github.com/gaplesshq/gapless/workers"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Business keys: a record whose key was handled before, at whatever offset, is settled without its handler. A key is claimed
+// before the handler runs and marked after it has succeeded; the record is settled once the mark is durable (C5).
+
+// PayloadError is why a record was given up whose business key had been handled with another payload.
+type PayloadError struct{ Key []byte }
+
+// Error implements error.
+func (e *PayloadError) Error() string {
+	return fmt.Sprintf("the business key %q was handled before with another payload", e.Key)
+}
+
+// RecordKey is a Dedupe.Key that takes the record's own key. Records without one are not looked up.
+func RecordKey(dst []byte, r *kgo.Record) []byte {
+	if r.Key == nil {
+		return nil
+	}
+	return append(dst, r.Key...)
+}
+
+// HeaderKey is a Dedupe.Key that takes the value of a header, the last one of that name. Records without it are not looked up.
+func HeaderKey(name string) func(dst []byte, r *kgo.Record) []byte {
+	return func(dst []byte, r *kgo.Record) []byte {
+		for i := len(r.Headers) - 1; i >= 0; i-- {
+			if r.Headers[i].Key == name {
+				return append(dst, r.Headers[i].Value...)
+			}
+		}
+		return nil
+	}
+}
+
+// ended is a context that has ended: with it Room only looks.
+var ended = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
+// soon is how long a record waits that can't be looked up now.
+const soon = 100 * time.Millisecond
+
+// reserve claims a record's business key. run says whether its handler is to run; otherwise the record has been taken care of.
+func (e *Engine) reserve(t *workers.Task[item], i int, ep *epoch, it *item, w *workerState) (c dedupe.Claim, run bool) {
+	s := e.marks.store
+	if s.Room(ended) != nil && s.Room(ep.starting) != nil {
+		e.park(t, i, ep, it, it.state(ep), stageRetry, soon)
+		return c, false
+	}
+	key, err := e.businessKey(w.key[:0], it.rec)
+	if err != nil {
+		e.failed(ep.ctx.Load(), t, i, ep, it, err)
+		return c, false
+	}
+	if key == nil {
+		return c, true
+	}
+	w.key = key
+	k, fp := ep.scope.Key(key), s.Fingerprint(it.rec.Value)
+	c, v, err := e.claimKey(ep, it.rec.Offset, k, fp, dedupe.Tag{})
+	switch {
+	case errors.Is(err, dedupe.ErrUnavailable), errors.Is(err, dedupe.ErrClosed), errors.Is(err, dedupe.ErrFatal):
+		e.park(t, i, ep, it, it.state(ep), stageRetry, soon)
+	case err != nil: // nobody knows whether it was handled, so it is neither run nor passed
+		st := it.state(ep)
+		st.lastErr = err
+		e.holdPartition(t, i, ep, it, st, fmt.Errorf("look up the business key: %w", err))
+	case v == dedupe.Mine:
+		return c, true
+	case v == dedupe.Seen:
+		e.marks.duplicates.Add(1)
+		e.settle(ep, it, settledDuplicate)
+	case v == dedupe.Busy:
+		e.marks.waits.Add(1)
+		st := it.state(ep)
+		st.key, st.fingerprint = k, fp
+		e.park(t, i, ep, it, st, stageDuplicate, 0)
+	default:
+		return e.differs(t, i, ep, it, c, key)
+	}
+	return dedupe.Claim{}, false
+}
+
+// state is what is known of a record, made where nothing was yet.
+func (it *item) state(ep *epoch) *retryState {
+	if it.st != nil {
+		return it.st
+	}
+	return &retryState{ep: ep, seq: it.seq}
+}
+
+// claimKey claims a key, or claims it anew where an operator has had the marks below an offset forgotten.
+func (e *Engine) claimKey(ep *epoch, offset int64, k dedupe.Key, fp uint64, waiter dedupe.Tag) (dedupe.Claim, dedupe.Verdict, error) {
+	if offset < ep.bypassBelow {
+		return e.marks.store.ClaimAnew(k, fp, waiter)
+	}
+	return e.marks.store.Claim(k, fp, waiter)
+}
+
+// businessKey calls Dedupe.Key, whose panic is an error of the attempt.
+func (e *Engine) businessKey(dst []byte, r *kgo.Record) (key []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = &PanicError{Value: p, Stack: debug.Stack()}
+		}
+	}()
+	return e.cfg.Dedupe.Key(dst, r), nil
+}
+
+// differs does what Dedupe.OnDiffer says with a record whose key was handled with another payload: it is never passed over
+// silently.
+func (e *Engine) differs(t *workers.Task[item], i int, ep *epoch, it *item, c dedupe.Claim, key []byte) (dedupe.Claim, bool) {
+	e.marks.differing.Add(1)
+	err := &PayloadError{Key: append([]byte(nil), key...)}
+	if e.cfg.Dedupe.OnDiffer == DifferRun {
+		return c, true
+	}
+	e.marks.store.Release(c)
+	st := it.state(ep)
+	st.lastErr = err
+	if e.cfg.Dedupe.OnDiffer == DifferHold {
+		e.holdPartition(t, i, ep, it, st, err)
+	} else {
+		e.giveUp(t, i, ep, it, st, err)
+	}
+	return dedupe.Claim{}, false
+}
+
+// subscribe waits for the record that holds a parked record's key. The key may have come free since.
+func (e *Engine) subscribe(st *retryState) {
+	m := &e.marks
+	m.mu.Lock()
+	if m.waiting == nil {
+		m.waiting = map[uint64]*retryState{}
+	}
+	m.waiters++
+	id := m.waiters
+	m.waiting[id] = st
+	m.mu.Unlock()
+	c, v, err := e.claimKey(st.ep, st.rec.Offset, st.key, st.fingerprint, dedupe.Tag{Seq: id})
+	if err == nil && v == dedupe.Busy {
+		return
+	}
+	m.mu.Lock()
+	delete(m.waiting, id)
+	m.mu.Unlock()
+	m.store.Release(c)
+	if err != nil {
+		e.later(st, soon)
+		return
+	}
+	e.unpark(st)
+}
+
+// freed hears from the store that keys are free: who waited claims again.
+func (e *Engine) freed(tags []dedupe.Tag) {
+	m := &e.marks
+	for _, tag := range tags {
+		m.mu.Lock()
+		st := m.waiting[tag.Seq]
+		delete(m.waiting, tag.Seq)
+		m.mu.Unlock()
+		if st != nil {
+			e.unpark(st)
+		}
+	}
+}
+
+// mark asks for the durable mark of a record whose work is done.
+func (e *Engine) mark(ep *epoch, it *item, c dedupe.Claim) {
+	if !ep.rowDirty.Load() {
+		ep.rowDirty.Store(true)
+	}
+	e.marks.store.Mark([]dedupe.Completion{{Claim: c, Tag: dedupe.Tag{Owner: ep.owner.Sequence, Seq: uint64(it.seq)}}})
+}
+
+// marked hears from the store that marks are durable: now, and not before, their records are settled. After an error they never
+// will be in this process; they stay unsettled.
+func (e *Engine) marked(tags []dedupe.Tag, err error) {
+	if err != nil {
+		return
+	}
+	for len(tags) > 0 {
+		n := 1
+		for n < len(tags) && tags[n].Owner == tags[0].Owner {
+			n++
+		}
+		e.marks.mu.Lock()
+		ep := e.marks.owners[tags[0].Owner]
+		e.marks.mu.Unlock()
+		e.settleMarked(ep, tags[:n])
+		tags = tags[n:]
+	}
+}

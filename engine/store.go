@@ -1,0 +1,349 @@
+package engine
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gaplesshq/gapless/dedupe"
+	"github.com/gaplesshq/gapless/engine/window"
+)
+
+// marks is the engine's side of the dedupe store: what of it is open, and who waits for it.
+type marks struct {
+	store *dedupe.Store // nil where there is none
+
+	ill  atomic.Pointer[error] // why it can't write, if so
+	rows snapshotter           // the store's committer's
+
+	mu      sync.Mutex
+	owners  map[uint64]*epoch      // by the sequence of their assignment
+	waiting map[uint64]*retryState // for a key that another record holds
+	waiters uint64
+
+	duplicates, differing, waits atomic.Int64
+}
+
+// ErrStore wraps what ends the engine because its dedupe store can't be used or repaired in this process. The next start repairs
+// it, or says what to do.
+var ErrStore = errors.New("gapless: the dedupe store can't go on in this process")
+
+// enabled says whether the configuration asks for a store.
+func (d *Dedupe) enabled() bool { return d.Enable || d.Dir != "" || d.Base != "" || d.Key != nil }
+
+// base is the directory that the stores of this group lie in.
+func (d *Dedupe) base(group string) (string, error) {
+	base := d.Base
+	if base == "" {
+		if base = os.Getenv("XDG_STATE_HOME"); base == "" {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				return "", &ConfigError{"Dedupe.Base", "there is no home directory for the default; name a directory that survives restarts"}
+			}
+			base = filepath.Join(home, ".local", "state")
+		}
+		base = filepath.Join(base, "gapless", "dedupe")
+	}
+	return filepath.Join(base, fileName(group)), nil
+}
+
+// fileName makes a file name of a group id, which may hold anything.
+func fileName(group string) string {
+	name := url.PathEscape(group)
+	if strings.Trim(name, ".") == "" {
+		name = strings.ReplaceAll(name, ".", "%2E")
+	}
+	return name
+}
+
+// openStore opens the dedupe store, if one is configured. It fails closed: without the store that was asked for nothing is
+// consumed.
+func (e *Engine) openStore() error {
+	d := &e.cfg.Dedupe
+	if !d.enabled() {
+		return nil
+	}
+	o := dedupe.Options{
+		Retention: d.Retention, MaxDelay: d.MaxDelay, MaxGroup: d.MaxGroup, MaxPending: d.MaxPending, FS: d.FS, Log: e.log,
+		OnDurable: e.marked, OnFree: e.freed, Rows: e.writeRows, OnState: e.storeState,
+		OnFatal: func(err error) { e.fail(fmt.Errorf("%w: %w", ErrStore, err)) },
+	}
+	open := func() (*dedupe.Store, error) { return dedupe.Open(d.Dir, o) }
+	if d.Dir == "" {
+		base, err := d.base(e.cfg.Group)
+		if err != nil {
+			return err
+		}
+		open = func() (*dedupe.Store, error) { return dedupe.OpenSlot(base, o) }
+	}
+	begun := time.Now()
+	s, err := open()
+	if err != nil {
+		return fmt.Errorf("gapless: open the dedupe store: %w", err)
+	}
+	e.marks.store = s
+	e.emit(Event{Name: EventStoreOpened, Partition: -1, Took: time.Since(begun), Hint: "dedupe store " + s.Dir()})
+	return nil
+}
+
+// closeStore ends the store after the last record has ended.
+func (e *Engine) closeStore() {
+	if e.marks.store == nil {
+		return
+	}
+	if err := e.marks.store.Close(); err != nil {
+		e.emit(Event{Name: EventStoreFailed, Partition: -1, Err: err, Hint: "the next start recovers what was durable"})
+	}
+}
+
+// Store is the dedupe store while the engine runs; nil where none is configured.
+func (e *Engine) Store() *dedupe.Store { return e.marks.store }
+
+// storeState hears that the store can't write, or can again. Until it can nothing starts and nothing is committed: a record that
+// runs meanwhile could not be marked, and would be handled again.
+func (e *Engine) storeState(err error) {
+	if err == nil {
+		e.marks.ill.Store(nil)
+		e.health.set("dedupe store", nil)
+		e.emit(Event{Name: EventStoreRecovered, Partition: -1})
+		for _, ep := range e.allEpochs() {
+			e.resume(ep, stopStore)
+		}
+		e.wakeCommit()
+		return
+	}
+	e.marks.ill.Store(&err)
+	e.health.set("dedupe store", err)
+	e.emit(Event{Name: EventStoreFailed, Partition: -1, Err: err, Hint: "nothing starts and nothing is committed until the store can write again; look at the disk under " + e.marks.store.Dir()})
+	for _, ep := range e.allEpochs() {
+		e.stop(ep, stopStore, err)
+	}
+}
+
+// storeErr is why nothing may be committed now.
+func (e *Engine) storeErr() error {
+	if err := e.marks.ill.Load(); err != nil {
+		return fmt.Errorf("gapless: not committed: the dedupe store can't write: %w", *err)
+	}
+	return nil
+}
+
+// own lets completions find their epoch.
+func (m *marks) own(ep *epoch) {
+	if m.store == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.owners == nil {
+		m.owners = map[uint64]*epoch{}
+	}
+	m.owners[ep.owner.Sequence] = ep
+}
+
+func (m *marks) disown(ep *epoch) {
+	if m.store == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.owners, ep.owner.Sequence)
+}
+
+// rowKey names the row of a partition in the store.
+func rowKey(ep *epoch) []byte {
+	return append(append(make([]byte, 0, 20), ep.topicID[:]...), byte(ep.partition>>24), byte(ep.partition>>16), byte(ep.partition>>8), byte(ep.partition))
+}
+
+// writeRows is asked by the store for what goes with the next group: the windows that have changed. They are fresher than the
+// commit's by its interval.
+func (e *Engine) writeRows(put func(key, value []byte)) {
+	m := &e.marks
+	for _, ep := range e.allEpochs() {
+		if !ep.rowDirty.Load() || ep.opened() == nil || ep.topicID == [16]byte{} {
+			continue
+		}
+		if p := phase(ep.phase.Load()); p != phaseActive && p != phaseDraining {
+			continue
+		}
+		ep.rowDirty.Store(false)
+		w := m.rows.window(ep)
+		if w.Frontier < 0 {
+			continue
+		}
+		rowFrontier(w, ep.before.Load())
+		ep.rowBuf = w.AppendBinary(ep.rowBuf[:0])
+		put(rowKey(ep), ep.rowBuf)
+		ep.rowSeq.Store(m.store.Seq() + 1)
+	}
+}
+
+// rowFrontier lets a row keep the frontier of the row before it while nothing above the committed offset has been delivered: it
+// may lie above the offset, where a commit's may not.
+func rowFrontier(w, before *window.Window) {
+	if before == nil || before.Frontier <= w.Frontier || len(w.Undone) == 0 || w.Undone[0] != w.Frontier {
+		return
+	}
+	if len(w.Undone) > 1 && w.Undone[1] < before.Frontier {
+		return
+	}
+	w.Frontier = before.Frontier
+	w.Undone = w.Undone[1:]
+}
+
+// touchRow says that there is something to write of a partition.
+func (e *Engine) touchRow(ep *epoch) {
+	if e.marks.store == nil || ep.rowDirty.Load() {
+		return
+	}
+	ep.rowDirty.Store(true)
+	e.marks.store.Touch()
+}
+
+// rowSaid says whether the row of a partition is durable, so that a commit may name the store.
+func (e *Engine) rowSaid(ep *epoch) bool {
+	at := ep.rowSeq.Load()
+	return at > 0 && e.marks.store.Seq() >= at
+}
+
+// findRow looks for a fresher window in the store. The row counts only where the commit names this very store: then no other owner
+// and no operator has moved the group since.
+func (e *Engine) findRow(ep *epoch, w *window.Window) *window.Window {
+	s := e.marks.store
+	if s == nil || w.Store != s.ID() {
+		return nil
+	}
+	if w.StoreSeq > s.Seq() {
+		err := fmt.Errorf("the group's commit is from its group %d, and the store is at %d", w.StoreSeq, s.Seq())
+		e.health.set("dedupe store rolled back", err)
+		e.emit(Event{Name: EventStoreRolledBack, Topic: ep.topic, Partition: ep.partition, Offset: w.Frontier, Err: err,
+			Hint: "the dedupe store has lost writes: it was restored from a copy, or its disk does not keep what it syncs. Marks that are missing let duplicates through; check the disk under " + s.Dir()})
+		return nil
+	}
+	raw, ok, err := s.Row(rowKey(ep))
+	if err != nil {
+		e.emit(Event{Name: EventWindowIgnored, Topic: ep.topic, Partition: ep.partition, Offset: w.Frontier, Err: err, Hint: "the store's row can't be read; the commit's window is used"})
+		return nil
+	}
+	if !ok {
+		return nil
+	}
+	row, err := window.DecodeBinary(raw)
+	if err != nil || !row.Same(ep.topicID) || row.Frontier < w.Frontier {
+		return nil
+	}
+	if a, b := reachOf(&row), reachOf(w); row.Frontier == w.Frontier && a < b {
+		return nil
+	}
+	return &row
+}
+
+// reachOf is how many offsets a window settles beyond its frontier.
+func reachOf(w *window.Window) int64 {
+	settled, _ := w.Counts()
+	return settled
+}
+
+// flushStore makes durable what handlers have finished, so that the last commit of a drain includes it.
+func (e *Engine) flushStore(ctx context.Context) {
+	if e.marks.store == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.CommitTimeout)
+	defer cancel()
+	if err := e.marks.store.Flush(ctx); err != nil {
+		e.emit(Event{Name: EventStoreFailed, Partition: -1, Err: err, Hint: "what finished last may be handled again"})
+	}
+}
+
+// scopeOf is the namespace of a topic's business keys.
+func (c *Config) scopeOf(topic string) string {
+	if c.Dedupe.Scope != "" {
+		return c.Dedupe.Scope
+	}
+	return c.Group + "\x00" + topic
+}
+
+// DedupeStatus is the state of the dedupe store.
+type DedupeStatus struct {
+	Dir        string        `json:"dir"`
+	ID         string        `json:"id"`
+	Seq        uint64        `json:"seq"`        // of the last group that is durable
+	Keys       int64         `json:"keys"`       // marks in the store
+	Hits       int64         `json:"hits"`       // records settled without their handler: their key was handled before
+	Differing  int64         `json:"differing"`  // records whose key was handled with another payload
+	Waits      int64         `json:"waits"`      // records that waited for another one with their key
+	Misses     uint64        `json:"misses"`     // keys that were new
+	Marks      uint64        `json:"marks"`      // made durable since the start
+	Pending    int64         `json:"pending"`    // finished, and not durable yet
+	Groups     uint64        `json:"groups"`     // synced batches
+	Slowest    time.Duration `json:"slowest_ns"` // the longest that one took
+	DiskBytes  int64         `json:"disk_bytes"`
+	Memory     int64         `json:"memory_bytes"` // of filters and unsealed keys; some 60 MB of Pebble's come on top
+	WriteError string        `json:"write_error,omitempty"`
+}
+
+func (m *marks) status() *DedupeStatus {
+	if m.store == nil {
+		return nil
+	}
+	st := m.store.Stats()
+	id := m.store.ID()
+	s := &DedupeStatus{
+		Dir: m.store.Dir(), ID: hex.EncodeToString(id[:]), Seq: st.Seq, Keys: st.Keys, Hits: m.duplicates.Load(), Differing: m.differing.Load(),
+		Waits: m.waits.Load(), Misses: st.Mine, Marks: st.Marks, Pending: st.Pending, Groups: st.Groups, Slowest: st.SlowestGroup,
+		DiskBytes: st.DiskBytes, Memory: st.MemoryBytes,
+	}
+	if st.Err != nil {
+		s.WriteError = st.Err.Error()
+	}
+	return s
+}
+
+// sizingAfter is how long the store is watched before what it will need is said.
+const sizingAfter = 30 * time.Second
+
+// sizing says once, from the rate that was observed, what the store will need when it holds a whole retention.
+type sizing struct {
+	from  time.Time
+	marks uint64
+	said  bool
+}
+
+func (z *sizing) look(e *Engine, now time.Time) {
+	s := e.marks.store
+	if s == nil || e.cfg.Dedupe.Key == nil || z.said {
+		return
+	}
+	marks := s.Stats().Marks
+	if z.from.IsZero() || z.marks == marks { // begins with the first key
+		z.from, z.marks = now, marks
+		return
+	}
+	took := now.Sub(z.from)
+	if took < sizingAfter {
+		return
+	}
+	z.said = true
+	rate := float64(marks-z.marks) / took.Seconds()
+	need := s.Estimate(rate)
+	e.emit(Event{Name: EventStoreSizing, Partition: -1, Count: need.Keys,
+		Hint: fmt.Sprintf("at the observed %.0f new keys a second, %v of them will take about %s of disk and %s of memory", rate, e.cfg.Dedupe.Retention, inBytes(need.DiskBytes), inBytes(need.MemoryBytes))})
+}
+
+func inBytes(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	default:
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+}
