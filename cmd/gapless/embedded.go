@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gaplesshq/gapless/engine"
+	"github.com/gaplesshq/gapless/engine/window"
 	"github.com/spf13/pflag"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -98,6 +99,38 @@ func commitShare(ctx context.Context, cl *kgo.Client, group string, topics []str
 	offsets := kadm.Offsets{}
 	ends.Each(func(o kadm.ListedOffset) {
 		offsets.AddOffset(o.Topic, o.Partition, int64(share*float64(o.Offset)), -1)
+	})
+	return adm.CommitAllOffsets(ctx, group, offsets)
+}
+
+// commitWindows commits half of what is in a topic for group, in the ways that commits come: the work of several owners, one of
+// which was killed, and that of another program.
+func commitWindows(ctx context.Context, cl *kgo.Client, group, topic string) error {
+	adm := kadm.NewClient(cl)
+	topics, err := adm.ListTopics(ctx, topic)
+	if err != nil {
+		return err
+	}
+	ends, err := adm.ListEndOffsets(ctx, topic)
+	if err != nil {
+		return err
+	}
+	offsets := kadm.Offsets{}
+	ends.Each(func(o kadm.ListedOffset) {
+		at := o.Offset / 2
+		w := window.Window{TopicID: topics[topic].ID, Partitions: embeddedPartitions, Frontier: at, Highest: at - 1, Trying: -1}
+		switch o.Partition {
+		case 0:
+			w.Highest, w.Undone = at+at/2+8, []int64{at, at + 3, at + 7}
+			w.Epochs = []window.Epoch{{First: at, LeaderEpoch: o.LeaderEpoch}}
+		case 1:
+			w.Unclean, w.Trying, w.Tries = 2, at, 1
+		}
+		metadata := string(w.Append(nil, 0))
+		if o.Partition == 3 {
+			metadata = "committed by another program"
+		}
+		offsets.Add(kadm.Offset{Topic: topic, Partition: o.Partition, At: at, LeaderEpoch: -1, Metadata: metadata})
 	})
 	return adm.CommitAllOffsets(ctx, group, offsets)
 }

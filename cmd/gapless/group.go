@@ -40,11 +40,17 @@ type partitionStatus struct {
 	Start     *int64 `json:"log_start"`
 	End       *int64 `json:"log_end"`
 	// Lag is End - Committed, as Kafka's own tools count; without a commit, all that is in the log.
-	Lag    *int64 `json:"lag"`
-	Member string `json:"member,omitempty"`
-	Error  string `json:"error,omitempty"`
+	Lag *int64 `json:"lag"`
+	// Metadata is what was committed with the offset, MetadataOf whose that is, and Window what it says where it is ours.
+	Metadata   *string       `json:"metadata"`
+	MetadataOf string        `json:"metadata_of,omitempty"`
+	Window     *windowStatus `json:"window"`
+	Member     string        `json:"member,omitempty"`
+	Error      string        `json:"error,omitempty"`
 
-	owner memberStatus
+	owner      memberStatus
+	topicID    kadm.TopicID
+	partitions int32 // that the topic has
 }
 
 // noGroupError is a group that the brokers do not know.
@@ -73,44 +79,62 @@ type owners map[part]memberStatus
 // describeGroup asks the brokers for a group, of either protocol.
 func describeGroup(ctx context.Context, cl *kgo.Client, group string) (*groupStatus, error) {
 	adm := kadm.NewClient(cl)
-	g, owned, err := describeMembers(ctx, cl, adm, group)
+	g, rows, err := groupRows(ctx, cl, adm, group)
 	if err != nil {
 		return nil, err
-	}
-	committed, err := adm.FetchOffsets(ctx, group)
-	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-		return nil, fmt.Errorf("fetch the offsets of group %q: %w", group, err)
-	}
-	rows := map[part]*partitionStatus{}
-	row := func(p part) *partitionStatus {
-		if rows[p] == nil {
-			rows[p] = &partitionStatus{Topic: p.topic, Partition: p.partition}
-		}
-		return rows[p]
-	}
-	committed.Each(func(o kadm.OffsetResponse) {
-		r := row(part{o.Topic, o.Partition})
-		if o.Err != nil {
-			r.Error = o.Err.Error()
-		} else if o.At >= 0 {
-			r.Committed = &o.At
-		}
-	})
-	for p, m := range owned {
-		r := row(p)
-		r.Member, r.owner = m.Member, m
 	}
 	if g.State == stateDead && len(rows) == 0 {
 		listed, _ := adm.ListGroups(ctx) // only to help with a name that was mistyped
 		return nil, &noGroupError{group, listed.Groups()}
 	}
-	if err := addLogEnds(ctx, adm, rows); err != nil {
-		return nil, err
+	return g, g.fill(ctx, adm, rows)
+}
+
+// rows are partitions, by their names.
+type rows map[part]*partitionStatus
+
+func (rs rows) of(p part) *partitionStatus {
+	if rs[p] == nil {
+		rs[p] = &partitionStatus{Topic: p.topic, Partition: p.partition}
 	}
-	for _, r := range rows {
+	return rs[p]
+}
+
+// groupRows asks for a group's members, and for the partitions that they have or that the group has committed.
+func groupRows(ctx context.Context, cl *kgo.Client, adm *kadm.Client, group string) (*groupStatus, rows, error) {
+	g, owned, err := describeMembers(ctx, cl, adm, group)
+	if err != nil {
+		return nil, nil, err
+	}
+	committed, err := adm.FetchOffsets(ctx, group)
+	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
+		return nil, nil, fmt.Errorf("fetch the offsets of group %q: %w", group, err)
+	}
+	rs := rows{}
+	committed.Each(func(o kadm.OffsetResponse) {
+		r := rs.of(part{o.Topic, o.Partition})
+		if o.Err != nil {
+			r.Error = o.Err.Error()
+		} else if o.At >= 0 {
+			r.Committed, r.Metadata = &o.At, &o.Metadata
+		}
+	})
+	for p, m := range owned {
+		r := rs.of(p)
+		r.Member, r.owner = m.Member, m
+	}
+	return g, rs, nil
+}
+
+// fill adds partitions to the group, with what the brokers say of their logs and what the commits say beside their offsets.
+func (g *groupStatus) fill(ctx context.Context, adm *kadm.Client, rs rows) error {
+	if err := addLogEnds(ctx, adm, rs); err != nil {
+		return err
+	}
+	for _, r := range rs {
 		r.measure()
-		if r.Lag != nil {
-			g.Lag += *r.Lag
+		if r.Committed != nil {
+			r.MetadataOf, r.Window = readMetadata(*r.Metadata, *r.Committed, r.topicID)
 		}
 		g.Partitions = append(g.Partitions, *r)
 	}
@@ -118,7 +142,17 @@ func describeGroup(ctx context.Context, cl *kgo.Client, group string) (*groupSta
 		a, b := g.Partitions[i], g.Partitions[j]
 		return a.Topic < b.Topic || a.Topic == b.Topic && a.Partition < b.Partition
 	})
-	return g, nil
+	g.sumLag()
+	return nil
+}
+
+func (g *groupStatus) sumLag() {
+	g.Lag = 0
+	for _, p := range g.Partitions {
+		if p.Lag != nil {
+			g.Lag += *p.Lag
+		}
+	}
 }
 
 // describeMembers asks for the members. A KIP-848 group is not known to the request for classic ones, and the other way
@@ -222,11 +256,11 @@ func fromClassicGroup(d kadm.DescribedGroup) (*groupStatus, owners) {
 	return g, owned
 }
 
-// addLogEnds asks for the ends of the logs. A topic that is gone is told in its rows.
-func addLogEnds(ctx context.Context, adm *kadm.Client, rows map[part]*partitionStatus) error {
+// addLogEnds asks for the ends of the logs, and for what the topics are. A topic that is gone is told in its rows.
+func addLogEnds(ctx context.Context, adm *kadm.Client, rs rows) error {
 	seen := map[string]bool{}
 	var topics []string
-	for p := range rows {
+	for p := range rs {
 		if !seen[p.topic] {
 			seen[p.topic] = true
 			topics = append(topics, p.topic)
@@ -234,6 +268,10 @@ func addLogEnds(ctx context.Context, adm *kadm.Client, rows map[part]*partitionS
 	}
 	if len(topics) == 0 {
 		return nil
+	}
+	details, err := adm.ListTopics(ctx, topics...)
+	if err != nil {
+		return fmt.Errorf("describe the topics: %w", err)
 	}
 	starts, err := adm.ListStartOffsets(ctx, topics...)
 	if err != nil {
@@ -243,14 +281,20 @@ func addLogEnds(ctx context.Context, adm *kadm.Client, rows map[part]*partitionS
 	if err != nil {
 		return fmt.Errorf("list the last offsets: %w", err)
 	}
-	for p, r := range rows {
+	for p, r := range rs {
+		topic := details[p.topic]
+		r.topicID, r.partitions = topic.ID, int32(len(topic.Partitions))
 		first, _ := starts.Lookup(p.topic, p.partition)
 		last, ok := ends.Lookup(p.topic, p.partition)
 		switch {
+		case errors.Is(topic.Err, kerr.UnknownTopicOrPartition):
+			r.Error = "the topic does not exist"
 		case !ok:
 			r.Error = "the partition does not exist"
 		case last.Err != nil:
 			r.Error = last.Err.Error()
+		case first.Err != nil:
+			r.Error = first.Err.Error()
 		default:
 			r.Start, r.End = &first.Offset, &last.Offset
 		}

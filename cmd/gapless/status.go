@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -22,6 +23,8 @@ const statusLong = `Status shows a consumer group as its broker sees it: members
 with the classic protocol or KIP-848. Without --group it lists the groups.
 
 LAG is the end of the log less the committed offset, as Kafka's own tools count; without a commit (-), all that is in the log.
+WINDOW is what Gapless wrote with the commit: how many records beyond it are settled already, and how many there are open; the
+next owner handles only those, and what lies above. "gapless offsets show" tells more of it.
 A service that embeds Gapless tells more about itself at its admin address: GET /status.
 
 ` + exitCodesHelp
@@ -114,7 +117,7 @@ func (s *inspector) seedEmbedded(ctx context.Context) (stop func(), err error) {
 		return nil, err
 	}
 	defer cl.Close()
-	if err := commitShare(ctx, cl, s.group, []string{embeddedName}, 0.5); err != nil {
+	if err := commitWindows(ctx, cl, s.group, embeddedName); err != nil {
 		return nil, err
 	}
 	member, err := joinForShow(ctx, &s.cfg, s.group, embeddedName)
@@ -263,13 +266,17 @@ func (g *groupStatus) print(w io.Writer, v view) {
 
 func (g *groupStatus) table(v view, hosts bool) string {
 	t := newTable()
-	row := func(cells ...any) table.Row {
+	windows := g.hasWindows()
+	row := func(window any, cells ...any) table.Row {
 		if !hosts {
 			cells = cells[:len(cells)-1]
 		}
+		if windows {
+			cells = slices.Insert(cells, 5, window)
+		}
 		return cells
 	}
-	t.AppendHeader(row("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "HOST"))
+	t.AppendHeader(row("WINDOW", "TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "MEMBER", "HOST"))
 	for _, p := range g.Partitions {
 		owner := "-"
 		if p.Member != "" {
@@ -278,7 +285,7 @@ func (g *groupStatus) table(v view, hosts bool) string {
 		if p.Error != "" {
 			owner = p.Error
 		}
-		t.AppendRow(row(p.Topic, p.Partition, known(p.Committed), known(p.End), known(p.Lag), owner, p.owner.Host))
+		t.AppendRow(row(p.beyond(), p.Topic, p.Partition, known(p.Committed), known(p.End), known(p.Lag), owner, p.owner.Host))
 	}
 	t.SetColumnConfigs(rightAligned(2, 3, 4, 5))
 	return t.Render()
