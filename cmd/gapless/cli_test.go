@@ -82,6 +82,30 @@ func TestExitCodes(t *testing.T) {
 		{args: "status " + b + " --every=0s", code: 2, want: "--every"},
 		{args: "status " + b + " --group=nope", code: 1, want: `group "nope" does not exist`},
 		{args: "status " + nobody + " --start-timeout=300ms", code: 3, want: "check --brokers"},
+		{args: "offsets", code: 0},
+		{args: "offsets --help", code: 0},
+		{args: "help offsets reset", code: 0},
+		{args: "offsets frob", code: 2, want: `there is no command "frob"`},
+		{args: "offsets rest", code: 2, want: `did you mean "reset"?`},
+		{args: "help offsets frob", code: 2, want: `there is no command "frob"`},
+		{args: "offsets show " + b, code: 2, want: "--group"},
+		{args: "offsets show --group=g", code: 2, want: "--brokers"},
+		{args: "offsets show g", code: 2, want: `unexpected argument "g"`},
+		{args: "offsets show " + b + " --group=nope", code: 1, want: `group "nope" does not exist`},
+		{args: "offsets show " + nobody + " --group=g --start-timeout=300ms", code: 3, want: "check --brokers"},
+		{args: "offsets reset " + b + " --topic=t --to=earliest --yes", code: 2, want: "--group"},
+		{args: "offsets reset " + b + " --group=g --to=earliest --yes", code: 2, want: "--topic"},
+		{args: "offsets reset " + b + " --group=g --topic=t --yes", code: 2, want: "--to: say where to"},
+		{args: "offsets reset " + b + " --group=g --topic=t --to=earliest", code: 2, want: "--yes: is needed where there is no terminal"},
+		{args: "offsets reset " + b + " --group=g --topic=t --all-topics --to=earliest --yes", code: 2, want: "--topic and --all-topics exclude one another"},
+		{args: "offsets reset " + b + " --group=g --topic=t --to=earliest --by=1 --yes", code: 2, want: "--to and --by exclude one another"},
+		{args: "offsets reset " + b + " --group=g --all-topics --partition=1 --to=earliest --yes", code: 2, want: "--partition: needs exactly one --topic"},
+		{args: "offsets reset " + b + " --group=g --topic=t --to=yesterday --yes", code: 2, want: `"--to"`},
+		{args: "offsets reset " + b + " --group=g --topic=t --to=-5 --yes", code: 2, want: "write --by -5"},
+		{args: "offsets reset " + b + " --group=g --topic=t --by=0 --yes", code: 2, want: `"--by"`},
+		{args: "offsets reset " + b + " --group=g --topic=t --yes", env: "GAPLESS_TO=noon", code: 2, want: "GAPLESS_TO"},
+		{args: "offsets reset " + b + " --group=g --topic=nope --to=earliest --yes", code: 3, want: `topic "nope" does not exist`},
+		{args: "offsets reset " + nobody + " --group=g --topic=t --to=earliest --yes --start-timeout=300ms", code: 3, want: "check --brokers"},
 		{args: "demo extra", code: 2, want: "unexpected argument"},
 	} {
 		r := command(t, "", []string{c.env}, strings.Fields(c.args)...)
@@ -183,8 +207,9 @@ func TestTokenFileIsReadAgain(t *testing.T) {
 }
 
 func TestHelpTeaches(t *testing.T) {
-	for _, name := range []string{"run", "produce", "status", "demo"} {
-		help := must(t, "", name, "--help")
+	names := []string{"run", "produce", "status", "offsets", "offsets show", "offsets reset", "demo"}
+	for _, name := range names {
+		help := must(t, "", append(strings.Fields(name), "--help")...)
 		if !strings.Contains(help, "Examples:") || !strings.Contains(help, "  gapless "+name) {
 			t.Errorf("the help of %s has no examples", name)
 		}
@@ -198,8 +223,8 @@ func TestHelpTeaches(t *testing.T) {
 	if help := must(t, "", "help", "run"); help != must(t, "", "run", "--help") {
 		t.Errorf("help run prints\n%s", help)
 	}
-	for _, name := range []string{"run", "produce", "status", "demo"} {
-		if help := must(t, "", name, "--help"); strings.Contains(help, "(default )") {
+	for _, name := range names {
+		if help := must(t, "", append(strings.Fields(name), "--help")...); strings.Contains(help, "(default )") {
 			t.Errorf("the help of %s has an empty default:\n%s", name, help)
 		}
 	}
@@ -213,12 +238,17 @@ func TestHelpTeaches(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	for args, want := range map[string]string{
-		"run --order ":       "unordered",
-		"run --give-up ":     "dead-letter",
-		"run --sink ":        "discard",
-		"produce --format ":  "lines",
-		"run --dead-letter-": "--dead-letter-topic",
-		"st":                 "status",
+		"offsets ":            "reset",
+		"offsets reset --to ": "earliest",
+		"offsets reset --for": "--forget-dedupe",
+		"offsets show --gr":   "--group",
+		"help offsets ":       "show",
+		"run --order ":        "unordered",
+		"run --give-up ":      "dead-letter",
+		"run --sink ":         "discard",
+		"produce --format ":   "lines",
+		"run --dead-letter-":  "--dead-letter-topic",
+		"st":                  "status",
 	} {
 		words := strings.Split(args, " ")
 		out := must(t, "", append([]string{"__complete"}, words...)...)

@@ -19,6 +19,7 @@ nothing before it is unfinished.
   gapless run --brokers localhost:9092 --group g --topic t  the engine in front of your Kafka
   gapless produce --brokers localhost:9092 --topic t --generate 10000
   gapless status --brokers localhost:9092 --group g --watch
+  gapless offsets reset --brokers localhost:9092 --group g --topic t --to earliest --dry-run
 
 Every setting can be given in three ways. The first one that is set counts:
   --workers 200            on the command line
@@ -62,7 +63,7 @@ func (a *app) root() *cobra.Command {
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%s", secretHint(err)) })
 	root.PersistentFlags().String("config", "", "YAML `file` with settings (GAPLESS_CONFIG)")
-	root.AddCommand(a.runCommand(), a.produceCommand(), a.statusCommand(), a.demoCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.produceCommand(), a.statusCommand(), a.offsetsCommand(), a.demoCommand(), a.versionCommand())
 	root.SetHelpCommand(a.helpCommand())
 	root.SetVersionTemplate("{{.Version}}\n")
 	useSections(root)
@@ -107,7 +108,7 @@ func (a *app) warnOfVariables(cmd *cobra.Command) {
 
 // knownTo says whether any command has such a flag.
 func knownTo(root *cobra.Command, flag string) bool {
-	return slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Flags().Lookup(flag) != nil })
+	return slices.ContainsFunc(root.Commands(), func(c *cobra.Command) bool { return c.Flags().Lookup(flag) != nil || knownTo(c, flag) })
 }
 
 func (a *app) noSuchCommand(cmd *cobra.Command, args []string) error {
@@ -192,8 +193,14 @@ func useSections(root *cobra.Command) {
 	t = strings.Replace(t, `Flags:
 {{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}`, `{{flagSections .LocalFlags}}`, 1)
 	root.SetUsageTemplate(t)
-	for _, c := range root.Commands() {
+	keepOrder(root)
+}
+
+// keepOrder lists the flags of all commands in the order in which they were made.
+func keepOrder(parent *cobra.Command) {
+	for _, c := range parent.Commands() {
 		c.Flags().SortFlags = false
+		keepOrder(c)
 	}
 }
 
