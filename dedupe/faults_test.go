@@ -47,7 +47,7 @@ func (f *fault) String() string { return "fault" }
 // what was acknowledged is there, and nothing else is seen. The store goes on by itself, or says that it cannot.
 func TestAFailedWriteIsNeverAcknowledged(t *testing.T) {
 	r := random(t)
-	samples := 60
+	samples := 40
 	if testing.Short() {
 		samples = 15
 	}

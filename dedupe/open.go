@@ -138,9 +138,28 @@ func (s *Store) openError(err error) error {
 	return fmt.Errorf("%s cannot be opened: %w; quarantine it to start with an empty store, which costs duplicates", s.dir, err)
 }
 
-// openAndLoad opens the database and reads what has to be in memory. Only the first opening may make a store.
-func (s *Store) openAndLoad(first bool) (l *loaded, err error) {
-	defer s.health.own(atDoor)()
+// openAndLoad opens the database and reads what has to be in memory. Only the first opening may make a store. Pebble's Open
+// waits for its background goroutines, so where one of those was stopped for good (fatalf), it is left behind.
+func (s *Store) openAndLoad(first bool) (*loaded, error) {
+	type result struct {
+		l   *loaded
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		defer s.health.own(atDoor)()
+		l, err := s.openNow(first)
+		done <- result{l, err}
+	}()
+	select {
+	case r := <-done:
+		return r.l, r.err
+	case <-s.health.dead:
+		return nil, *s.health.fatal.Load()
+	}
+}
+
+func (s *Store) openNow(first bool) (l *loaded, err error) {
 	var db *pebble.DB
 	err = guard(func() error {
 		if err := s.check(); err != nil {

@@ -36,6 +36,9 @@ func (s *Store) repair(reason error) error {
 			s.reopens.Add(1)
 			return nil
 		}
+		if fatal := s.health.fatal.Load(); fatal != nil {
+			return *fatal
+		}
 		s.o.Log.Warn().Err(err).Str("dir", s.dir).Msg("dedupe: the store cannot be reopened yet")
 		if s.q.closing.Load() {
 			return fmt.Errorf("%w while it was being reopened, because of: %w", ErrClosed, reason)

@@ -65,7 +65,9 @@ func Open(dir string, o Options) (*Store, error) {
 	}
 	l, err := s.openAndLoad(true)
 	if err != nil {
-		_ = s.lock.Close()
+		if !errors.Is(err, ErrFatal) { // then Pebble still has its hands on it
+			_ = s.lock.Close()
+		}
 		return nil, err
 	}
 	s.schema, s.generations = l.schema, l.generations

@@ -38,8 +38,16 @@
 // C4 Monotone. Within an epoch the committed offset never goes backwards, one commit request is in flight at a time, and
 // "committed" means acknowledged by the broker for that partition.
 //
-// C5 Idempotent. Belongs to the dedupe store, which this version does not have yet: a redelivery after a crash is handled
-// again, so handlers must be idempotent.
+// C5 Idempotent. A record that comes again is not handled again where its earlier owner's resume window says that it was
+// settled: with the metadata of commits alone, a crash redoes what was in flight and what settled since the last acknowledged
+// commit; with a dedupe store (Config.Dedupe), on the same host, what was in flight and what was not durable yet; after one
+// quiet commit interval nothing that had finished. With business keys (Dedupe.Key), once a record is settled and its mark
+// durable, no other record with that key reaches a handler while the mark is retained, in that store. A mark is durable only
+// after its handler has succeeded and its outputs are acknowledged, and a record is settled only after its mark is durable. Two copies in
+// flight run one after the other, and the second is skipped if the first succeeded. The store fails closed: a read error holds
+// that partition; a store that cannot write stops starts and commits everywhere, unhealthy, until it can; it never says "seen"
+// of a key that was not handled. A dead letter enters the resume window only, never a mark. An operator's rewind is honoured
+// for redelivery; for business keys the rewind tool offers to forget them as well.
 //
 // C6 Order. OrderUnordered promises nothing. OrderKey: records of one key (per topic and partition) start in offset order and
 // never overlap, including across retries and across a revoke and return to the same process; a record with no key is
