@@ -208,7 +208,7 @@ func (e *Engine) offer(ep *epoch) *offer {
 			return nil
 		}
 	}
-	w := e.committing.window(ep)
+	w := e.committing.window(ep, listMax)
 	o := &offer{ep: ep, offset: w.Frontier, leaderEpoch: e.committing.tr.LeaderEpoch}
 	if o.offset < 0 {
 		return nil

@@ -53,20 +53,29 @@ var ended = func() context.Context {
 // soon is how long a record waits that can't be looked up now.
 const soon = 100 * time.Millisecond
 
-// reserve claims a record's business key. run says whether its handler is to run; otherwise the record has been taken care of.
-func (e *Engine) reserve(t *workers.Task[item], i int, ep *epoch, it *item, w *workerState) (c dedupe.Claim, run bool) {
+// reserved is what became of a record's claim to its business key.
+type reserved uint8
+
+const (
+	toRun   reserved = iota // its handler is to run
+	passed                  // settled without it
+	waiting                 // parked
+)
+
+// reserve claims a record's business key.
+func (e *Engine) reserve(t *workers.Task[item], i int, ep *epoch, it *item, w *workerState) (dedupe.Claim, reserved) {
 	s := e.marks.store
 	if s.Room(ended) != nil && s.Room(ep.starting) != nil {
 		e.park(t, i, ep, it, it.state(ep), stageRetry, soon)
-		return c, false
+		return dedupe.Claim{}, waiting
 	}
 	key, err := e.businessKey(w.key[:0], it.rec)
 	if err != nil {
 		e.failed(ep.ctx.Load(), t, i, ep, it, err)
-		return c, false
+		return dedupe.Claim{}, waiting
 	}
 	if key == nil {
-		return c, true
+		return dedupe.Claim{}, toRun
 	}
 	w.key = key
 	k, fp := ep.scope.Key(key), s.Fingerprint(it.rec.Value)
@@ -79,10 +88,11 @@ func (e *Engine) reserve(t *workers.Task[item], i int, ep *epoch, it *item, w *w
 		st.lastErr = err
 		e.holdPartition(t, i, ep, it, st, fmt.Errorf("look up the business key: %w", err))
 	case v == dedupe.Mine:
-		return c, true
+		return c, toRun
 	case v == dedupe.Seen:
 		e.marks.duplicates.Add(1)
 		e.settle(ep, it, settledDuplicate)
+		return dedupe.Claim{}, passed
 	case v == dedupe.Busy:
 		e.marks.waits.Add(1)
 		st := it.state(ep)
@@ -91,7 +101,7 @@ func (e *Engine) reserve(t *workers.Task[item], i int, ep *epoch, it *item, w *w
 	default:
 		return e.differs(t, i, ep, it, c, key)
 	}
-	return dedupe.Claim{}, false
+	return dedupe.Claim{}, waiting
 }
 
 // state is what is known of a record, made where nothing was yet.
@@ -122,11 +132,11 @@ func (e *Engine) businessKey(dst []byte, r *kgo.Record) (key []byte, err error) 
 
 // differs does what Dedupe.OnDiffer says with a record whose key was handled with another payload: it is never passed over
 // silently.
-func (e *Engine) differs(t *workers.Task[item], i int, ep *epoch, it *item, c dedupe.Claim, key []byte) (dedupe.Claim, bool) {
+func (e *Engine) differs(t *workers.Task[item], i int, ep *epoch, it *item, c dedupe.Claim, key []byte) (dedupe.Claim, reserved) {
 	e.marks.differing.Add(1)
 	err := &PayloadError{Key: append([]byte(nil), key...)}
 	if e.cfg.Dedupe.OnDiffer == DifferRun {
-		return c, true
+		return c, toRun
 	}
 	e.marks.store.Release(c)
 	st := it.state(ep)
@@ -136,7 +146,7 @@ func (e *Engine) differs(t *workers.Task[item], i int, ep *epoch, it *item, c de
 	} else {
 		e.giveUp(t, i, ep, it, st, err)
 	}
-	return dedupe.Claim{}, false
+	return dedupe.Claim{}, waiting
 }
 
 // subscribe waits for the record that holds a parked record's key. The key may have come free since.
@@ -181,9 +191,6 @@ func (e *Engine) freed(tags []dedupe.Tag) {
 
 // mark asks for the durable mark of a record whose work is done.
 func (e *Engine) mark(ep *epoch, it *item, c dedupe.Claim) {
-	if !ep.rowDirty.Load() {
-		ep.rowDirty.Store(true)
-	}
 	e.marks.store.Mark([]dedupe.Completion{{Claim: c, Tag: dedupe.Tag{Owner: ep.owner.Sequence, Seq: uint64(it.seq)}}})
 }
 

@@ -37,9 +37,10 @@ func (e *Engine) drain(ctx context.Context, eps []*epoch, why string) {
 	for _, ep := range late {
 		ep.endCtx(errDrained)
 	}
+	saved := time.Now()
 	e.flushStore(ctx)
 	unsaved := slices.ContainsFunc(drained, (*epoch).unsaved)
-	if err := e.lastCommit(ctx, drained); err != nil {
+	if err := e.lastCommit(ctx, drained, saved.Add(e.cfg.CommitTimeout)); err != nil {
 		if why == "stop" && unsaved {
 			e.noteLastCommit(err)
 		}
@@ -77,8 +78,8 @@ func (ep *epoch) unsaved() bool {
 
 // lastCommit commits for the last time. It tries again where the group is between two generations: there is no later commit
 // that would make up for it.
-func (e *Engine) lastCommit(ctx context.Context, eps []*epoch) error {
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.CommitTimeout)
+func (e *Engine) lastCommit(ctx context.Context, eps []*epoch, deadline time.Time) error {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	for {
 		err := e.commit(ctx, eps, e.cfg.CommitTimeout)

@@ -60,8 +60,8 @@ func (e *Engine) handle(t *workers.Task[item]) {
 	}
 	var claim dedupe.Claim
 	if ep.keyed {
-		var run bool
-		if claim, run = e.reserve(t, 0, ep, it, w); !run {
+		var res reserved
+		if claim, res = e.reserve(t, 0, ep, it, w); res != toRun {
 			return
 		}
 	}
@@ -177,8 +177,13 @@ func (e *Engine) handleBatch(t *workers.Task[item], ep *epoch) {
 		}
 		var claim dedupe.Claim
 		if ep.keyed {
-			var run bool
-			if claim, run = e.reserve(t, i, ep, it, w); !run {
+			var res reserved
+			if claim, res = e.reserve(t, i, ep, it, w); res == waiting && e.cfg.Order == OrderPartition { // what follows it must wait
+				if i+1 < n {
+					t.Return(i + 1)
+				}
+				break
+			} else if res != toRun {
 				continue
 			}
 		}

@@ -171,6 +171,9 @@ func (e *Engine) activate(ep *epoch, offset int64, leaderEpoch int32) {
 	e.breakers.holdIfOpen(e, ep)
 	if err := e.storeErr(); err != nil {
 		e.stop(ep, stopStore, err)
+		if e.storeErr() == nil { // it came back in between, and may not have found this
+			e.resume(ep, stopStore)
+		}
 	}
 	e.touchRow(ep)
 	ep.mu.Lock()
@@ -277,7 +280,7 @@ func (e *Engine) renew(old *epoch, offset int64, leaderEpoch int32, why string) 
 	}
 	var before *window.Window
 	if old.opened() != nil {
-		before = new(snapshotter).window(old)
+		before = new(snapshotter).window(old, rowListMax)
 	}
 	if !e.end(old, errRenewed) {
 		return nil, false // lost in the meantime: not ours to begin anew

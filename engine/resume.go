@@ -20,16 +20,16 @@ type snapshotter struct {
 	out window.Window
 }
 
-// window is what the next owner needs to know now: what the tracker says of the records that were delivered here, and, beyond
+// window is what the next owner needs to know now, with at most limit unfinished offsets: what the tracker says of the records that were delivered here, and, beyond
 // them, what an earlier owner had left. The result is valid until the next call.
-func (s *snapshotter) window(ep *epoch) *window.Window {
+func (s *snapshotter) window(ep *epoch, limit int) *window.Window {
 	// In this order. What is delivered meanwhile is then in both, and counts as unfinished if either says so.
 	before := ep.before.Load()
 	_, next := ep.tr.Next()
 	if before != nil && before.Highest < next {
 		before = nil
 	}
-	s.tr.Limit, s.tr.Tail = listMax, before != nil
+	s.tr.Limit, s.tr.Tail = limit, before != nil
 	ep.tr.Snapshot(&s.tr)
 	w := &s.out
 	*w = window.Window{Undone: append(w.Undone[:0], s.tr.Undone...), Epochs: w.Epochs[:0], Trying: -1}

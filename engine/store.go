@@ -19,12 +19,18 @@ import (
 
 // marks is the engine's side of the dedupe store: what of it is open, and who waits for it.
 type marks struct {
-	store *dedupe.Store // nil where there is none
+	store *dedupe.Store                // nil where there is none; set before anything is consumed
+	shown atomic.Pointer[dedupe.Store] // the same, for who may ask at any time
 
-	ill  atomic.Pointer[error] // why it can't write, if so
-	rows snapshotter           // the store's committer's
+	ill atomic.Pointer[error] // why it can't write, if so
+
+	// The store's committer's.
+	rows snapshotter
+	put  []*epoch // whose rows went with the last group that was tried
+	seq  uint64   // of that group
 
 	mu      sync.Mutex
+	dirty   []*epoch               // whose row has changed
 	owners  map[uint64]*epoch      // by the sequence of their assignment
 	waiting map[uint64]*retryState // for a key that another record holds
 	waiters uint64
@@ -90,6 +96,7 @@ func (e *Engine) openStore() error {
 		return fmt.Errorf("gapless: open the dedupe store: %w", err)
 	}
 	e.marks.store = s
+	e.marks.shown.Store(s)
 	e.emit(Event{Name: EventStoreOpened, Partition: -1, Took: time.Since(begun), Hint: "dedupe store " + s.Dir()})
 	return nil
 }
@@ -105,7 +112,7 @@ func (e *Engine) closeStore() {
 }
 
 // Store is the dedupe store while the engine runs; nil where none is configured.
-func (e *Engine) Store() *dedupe.Store { return e.marks.store }
+func (e *Engine) Store() *dedupe.Store { return e.marks.shown.Load() }
 
 // storeState hears that the store can't write, or can again. Until it can nothing starts and nothing is committed: a record that
 // runs meanwhile could not be marked, and would be handled again.
@@ -122,7 +129,7 @@ func (e *Engine) storeState(err error) {
 	}
 	e.marks.ill.Store(&err)
 	e.health.set("dedupe store", err)
-	e.emit(Event{Name: EventStoreFailed, Partition: -1, Err: err, Hint: "nothing starts and nothing is committed until the store can write again; look at the disk under " + e.marks.store.Dir()})
+	e.emit(Event{Name: EventStoreFailed, Partition: -1, Err: err, Hint: "nothing starts and nothing is committed until the store can write again; look at its disk"})
 	for _, ep := range e.allEpochs() {
 		e.stop(ep, stopStore, err)
 	}
@@ -167,24 +174,40 @@ func rowKey(ep *epoch) []byte {
 // commit's by its interval.
 func (e *Engine) writeRows(put func(key, value []byte)) {
 	m := &e.marks
-	for _, ep := range e.allEpochs() {
-		if !ep.rowDirty.Load() || ep.opened() == nil || ep.topicID == [16]byte{} {
-			continue
-		}
-		if p := phase(ep.phase.Load()); p != phaseActive && p != phaseDraining {
-			continue
-		}
+	m.mu.Lock()
+	eps := m.dirty
+	m.dirty = nil
+	m.mu.Unlock()
+	store := m.shown.Load()
+	if store == nil { // it is being opened
+		return
+	}
+	next := store.Seq() + 1
+	if m.seq == next { // the last group was not written after all, and this is its next try
+		eps = append(eps, m.put...)
+	}
+	m.put, m.seq = m.put[:0], next
+	for _, ep := range eps {
 		ep.rowDirty.Store(false)
-		w := m.rows.window(ep)
+		if p := phase(ep.phase.Load()); p != phaseActive && p != phaseDraining || ep.topicID == [16]byte{} {
+			continue
+		}
+		w := m.rows.window(ep, rowListMax)
 		if w.Frontier < 0 {
 			continue
 		}
 		rowFrontier(w, ep.before.Load())
 		ep.rowBuf = w.AppendBinary(ep.rowBuf[:0])
 		put(rowKey(ep), ep.rowBuf)
-		ep.rowSeq.Store(m.store.Seq() + 1)
+		m.put = append(m.put, ep)
+		if at := ep.rowSeq.Load(); at == 0 || at >= next {
+			ep.rowSeq.Store(next)
+		}
 	}
 }
+
+// rowListMax bounds the offsets that a row lists: what a partition may hold, at most, and more.
+const rowListMax = 1 << 17
 
 // rowFrontier lets a row keep the frontier of the row before it while nothing above the committed offset has been delivered: it
 // may lie above the offset, where a commit's may not.
@@ -204,7 +227,12 @@ func (e *Engine) touchRow(ep *epoch) {
 	if e.marks.store == nil || ep.rowDirty.Load() {
 		return
 	}
-	ep.rowDirty.Store(true)
+	if ep.rowDirty.Swap(true) {
+		return
+	}
+	e.marks.mu.Lock()
+	e.marks.dirty = append(e.marks.dirty, ep)
+	e.marks.mu.Unlock()
 	e.marks.store.Touch()
 }
 
@@ -257,7 +285,7 @@ func (e *Engine) flushStore(ctx context.Context) {
 	if e.marks.store == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.CommitTimeout)
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.CommitTimeout/2) // the rest is the commit's
 	defer cancel()
 	if err := e.marks.store.Flush(ctx); err != nil {
 		e.emit(Event{Name: EventStoreFailed, Partition: -1, Err: err, Hint: "what finished last may be handled again"})
@@ -292,13 +320,14 @@ type DedupeStatus struct {
 }
 
 func (m *marks) status() *DedupeStatus {
-	if m.store == nil {
+	store := m.shown.Load()
+	if store == nil {
 		return nil
 	}
-	st := m.store.Stats()
-	id := m.store.ID()
+	st := store.Stats()
+	id := store.ID()
 	s := &DedupeStatus{
-		Dir: m.store.Dir(), ID: hex.EncodeToString(id[:]), Seq: st.Seq, Keys: st.Keys, Hits: m.duplicates.Load(), Differing: m.differing.Load(),
+		Dir: store.Dir(), ID: hex.EncodeToString(id[:]), Seq: st.Seq, Keys: st.Keys, Hits: m.duplicates.Load(), Differing: m.differing.Load(),
 		Waits: m.waits.Load(), Misses: st.Mine, Marks: st.Marks, Pending: st.Pending, Groups: st.Groups, Slowest: st.SlowestGroup,
 		DiskBytes: st.DiskBytes, Memory: st.MemoryBytes,
 	}
