@@ -67,6 +67,7 @@ type epoch struct {
 
 	// The resume window: see resume.go.
 	before  atomic.Pointer[window.Window] // what an earlier owner left, while part of it has not been delivered
+	joining sync.Mutex                    // held while records come that before may speak of, and by who takes a window; never across a wait
 	hasRun  bool                          // the fetch loop's own
 	lastRun int32
 

@@ -136,6 +136,10 @@ func (e *Engine) deliver(d *delivery, topic string, p *kgo.FetchPartition) {
 	first, n := tracker.Seq(0), 0
 	var bytes int64
 	recs := p.Records
+	inherited := ep.before.Load() != nil
+	if inherited { // a window that is taken after they are added and before they are passed over would say less than the one before it
+		ep.joining.Lock()
+	}
 	for len(recs) > 0 {
 		if recs[0].Attrs.IsControl() {
 			seq, err := ep.tr.AddRange(recs[0].Offset, 1, recs[0].LeaderEpoch)
@@ -161,6 +165,9 @@ func (e *Engine) deliver(d *delivery, topic string, p *kgo.FetchPartition) {
 	}
 	var freed int64
 	d.items, freed = e.passSettled(ep, d.items)
+	if inherited {
+		ep.joining.Unlock()
+	}
 	bytes -= freed
 	if len(d.items) > 0 {
 		first = d.items[0].seq

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"math"
 	"slices"
 
 	"github.com/gaplesshq/gapless/engine/window"
@@ -23,7 +24,8 @@ type snapshotter struct {
 // window is what the next owner needs to know now, with at most limit unfinished offsets: what the tracker says of the records that were delivered here, and, beyond
 // them, what an earlier owner had left. The result is valid until the next call.
 func (s *snapshotter) window(ep *epoch, limit int) *window.Window {
-	// In this order. What is delivered meanwhile is then in both, and counts as unfinished if either says so.
+	ep.joining.Lock() // what is delivered is either in the tracker and passed over, or still only in before
+	defer ep.joining.Unlock()
 	before := ep.before.Load()
 	_, next := ep.tr.Next()
 	if before != nil && before.Highest < next {
@@ -48,6 +50,9 @@ func (s *snapshotter) window(ep *epoch, limit int) *window.Window {
 	return w
 }
 
+// noLeaderEpoch is that of a run which covers no record.
+const noLeaderEpoch = math.MaxInt32
+
 // joinBefore adds what an earlier owner had settled from the offset next on.
 func joinBefore(w, before *window.Window, next int64) {
 	w.Highest = max(w.Highest, before.Highest)
@@ -58,6 +63,9 @@ func joinBefore(w, before *window.Window, next int64) {
 		slices.Sort(w.Undone)
 	}
 	w.Undone = slices.Compact(w.Undone)
+	if len(before.Epochs) > 0 && before.Epochs[0].First > next && len(w.Epochs) > 0 {
+		w.Epochs = append(w.Epochs, window.Epoch{First: next, LeaderEpoch: noLeaderEpoch}) // else the last run would cover what no run of before did
+	}
 	for i, r := range before.Epochs {
 		if i+1 < len(before.Epochs) && before.Epochs[i+1].First <= next {
 			continue
