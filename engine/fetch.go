@@ -20,12 +20,11 @@ func (e *Engine) fetchLoop(ctx context.Context) {
 	for {
 		fs := e.cl.PollFetches(ctx)
 		if ctx.Err() == nil {
-			fs.EachPartition(func(p kgo.FetchTopicPartition) {
-				if p.Err != nil {
-					e.fetchError(p.Topic, p.Partition, p.Err)
+			for i := range fs {
+				for j := range fs[i].Topics {
+					e.deliverTopic(&d, &fs[i].Topics[j])
 				}
-				e.deliver(&d, p.Topic, &p.FetchPartition)
-			})
+			}
 			e.flow()
 		}
 		e.cl.AllowRebalance() // a poll that returned an error counts, too
@@ -86,9 +85,21 @@ const headerOverhead = 40
 
 // delivery is the fetch loop's scratch space.
 type delivery struct {
+	topicID [16]byte // of the topic that was fetched from; zero where the brokers go by names only
 	items   []item
 	offsets []int64
 	dense   bool // the offsets of what was taken last have no holes
+}
+
+func (e *Engine) deliverTopic(d *delivery, t *kgo.FetchTopic) {
+	d.topicID = t.TopicID
+	for i := range t.Partitions {
+		p := &t.Partitions[i]
+		if p.Err != nil {
+			e.fetchError(t.Topic, p.Partition, p.Err)
+		}
+		e.deliver(d, t.Topic, p)
+	}
 }
 
 // deliver adds a partition's fetched records to its tracker and its lane.
@@ -164,7 +175,7 @@ func (e *Engine) deliver(d *delivery, topic string, p *kgo.FetchPartition) {
 		bytes += size
 	}
 	var freed int64
-	d.items, freed = e.passSettled(ep, d.items)
+	d.items, freed = e.passSettled(ep, d.topicID, d.items)
 	if inherited {
 		ep.joining.Unlock()
 	}

@@ -159,10 +159,15 @@ func (ep *epoch) forgetRuns(committed int64) {
 }
 
 // passSettled settles what an earlier owner has finished, and returns what is left to do. Whether a record is the one that was
-// finished is decided by its offset and its leader epoch: a truncated log uses offsets again.
-func (e *Engine) passSettled(ep *epoch, items []item) (left []item, freed int64) {
+// finished is decided by its topic's id, its offset and its leader epoch: a topic that was created again uses offsets again, and so
+// does a truncated log. The id is that which the fetch itself had: what was heard of the topic before may be older than its records.
+func (e *Engine) passSettled(ep *epoch, topicID [16]byte, items []item) (left []item, freed int64) {
 	before := ep.before.Load()
 	if before == nil || len(items) == 0 {
+		return items, 0
+	}
+	if !before.Same(topicID) {
+		ep.before.Store(nil)
 		return items, 0
 	}
 	last := items[len(items)-1].rec.Offset

@@ -135,6 +135,7 @@ func (o *twoOwners) deliver(d *delivery, recs []id) {
 	for _, r := range recs {
 		p.Records = append(p.Records, &kgo.Record{Topic: "t", Offset: r.offset, LeaderEpoch: r.epoch})
 	}
+	d.topicID = propertyTopic
 	o.e.deliver(d, "t", &p)
 }
 
