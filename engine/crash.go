@@ -167,16 +167,20 @@ func (e *Engine) mayStart(t *workers.Task[item], i int, ep *epoch, it *item) boo
 	ep.crash.announced(offset, before+1)
 	ctx := ep.ctx.Load()
 	err := e.commit(ctx, []*epoch{ep}, e.cfg.CommitTimeout)
-	if err == nil && !ep.told(offset) { // the commit went out without its metadata
-		e.once("announce:"+ep.topic, Event{Name: EventCrashLoop, Topic: ep.topic, Partition: ep.partition, Offset: offset,
-			Hint: "the broker does not keep the metadata of commits, so a record that ends the process can't be told from the others"})
+	if err == nil && ep.is(phaseClosed) { // nothing was sent
+		err = errLost
 	}
 	if err != nil {
+		ep.crash.announced(offset, before) // it has not started
 		if ctx.Err() == nil {
 			e.log.Debug().Str("topic", ep.topic).Int32("partition", ep.partition).Int64("offset", offset).Err(err).Msg("announce")
 		}
 		e.park(t, i, ep, it, st, stageRetry, time.Second)
 		return false
+	}
+	if !ep.told(offset) { // the commit went out without its metadata
+		e.once("announce:"+ep.topic, Event{Name: EventCrashLoop, Topic: ep.topic, Partition: ep.partition, Offset: offset,
+			Hint: "the broker does not keep the metadata of commits, so a record that ends the process can't be told from the others"})
 	}
 	ep.crash.start(offset)
 	return true
