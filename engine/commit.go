@@ -198,7 +198,7 @@ func (e *Engine) offer(ep *epoch) *offer {
 	if ep.opened() == nil {
 		return nil
 	}
-	final := ep.is(phaseDraining)
+	final := ep.drained.Load() // not already in the drain: the process may end with its handlers still running
 	ep.mu.Lock()
 	idle := !ep.claim && !final && ep.saidPlain && ep.before.Load() == nil
 	acked := ep.acked

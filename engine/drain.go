@@ -37,6 +37,9 @@ func (e *Engine) drain(ctx context.Context, eps []*epoch, why string) {
 	for _, ep := range late {
 		ep.endCtx(errDrained)
 	}
+	for _, ep := range drained {
+		ep.drained.Store(true)
+	}
 	saved := time.Now()
 	e.flushStore(ctx)
 	unsaved := slices.ContainsFunc(drained, (*epoch).unsaved)

@@ -54,6 +54,7 @@ type epoch struct {
 	begun     bool // something was delivered; the fetch loop's own
 	suspected bool // its records may have ended the process: they run one at a time. It does not change while the epoch is active
 	crash     crashes
+	drained   atomic.Bool // its drain is over: what is committed now is a clean end
 
 	// Business keys: see dedupe.go.
 	keyed    bool
