@@ -103,6 +103,15 @@ func (c *crashes) announced(offset int64, tries uint32) {
 	c.trying, c.tries = offset, tries
 }
 
+// forgive lets a record be announced as often as if it never had been.
+func (c *crashes) forgive(offset int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.trying == offset {
+		c.tries = 0
+	}
+}
+
 func (c *crashes) start(offset int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

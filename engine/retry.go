@@ -251,6 +251,7 @@ func (e *Engine) resumeStage(t *workers.Task[item], i int, ep *epoch, it *item) 
 	case stageHeld: // an operator lets it try again, with all its attempts
 		it.st.attempts.Store(0)
 		it.st.stage = stageRetry
+		ep.crash.forgive(it.rec.Offset)
 		return false
 	}
 	return false
