@@ -16,9 +16,16 @@ import (
 	"go.uber.org/goleak"
 )
 
+// childMain is what a child process does that a test has started from its own binary; nil = this is none.
+var childMain func()
+
 func TestMain(m *testing.M) {
 	if os.Getenv(brokerEnv) != "" {
 		serveBenchBroker()
+		return
+	}
+	if childMain != nil {
+		childMain()
 		return
 	}
 	goleak.VerifyTestMain(m)
