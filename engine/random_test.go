@@ -8,6 +8,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/gaplesshq/gapless/engine/window"
+	"github.com/twmb/franz-go/pkg/kadm"
 )
 
 // randomWorld takes random steps and knows what must hold at any time.
@@ -22,6 +25,8 @@ type randomWorld struct {
 	settled_ map[tp]map[int64]bool // by some handler that returned nil
 	running  map[string]int        // by topic, partition and key, over all members
 	fail     *rand.Rand
+	rewinds  int
+	passed   int64 // records that were not handled again
 }
 
 func newRandomWorld(w *world, rnd *rand.Rand, set func(*Config)) *randomWorld {
@@ -111,7 +116,9 @@ func (r *randomWorld) step() {
 		if id := r.live[r.rnd.IntN(len(r.live))].id(); id != "" {
 			r.expel(id)
 		}
-	case n < 94:
+	case n < 91:
+		r.rewind()
+	case n < 95:
 		_ = r.live[r.rnd.IntN(len(r.live))].e.Commit(context.Background())
 	default:
 		total := 1 + r.rnd.IntN(20)
@@ -122,7 +129,39 @@ func (r *randomWorld) step() {
 	r.check()
 }
 
-// check is C1: what is committed is settled.
+// rewind stops all members and sets the group back, or lets it go on from where it is without what else it knew: then everything
+// from there on is to be handled again.
+func (r *randomWorld) rewind() {
+	for _, m := range r.live {
+		m.cancel()
+		if err := <-m.done; err != nil && !errors.Is(err, ErrLastCommit) {
+			r.Errorf("Run: %v", err)
+		}
+	}
+	r.live = nil
+	at := tp{[]string{"t", "u"}[r.rnd.IntN(2)], int32(r.rnd.IntN(3))}
+	if now := r.committed(at.topic, at.partition); now >= 0 {
+		to := now - min(now, int64(r.rnd.IntN(30)))
+		var os kadm.Offsets
+		os.Add(kadm.Offset{Topic: at.topic, Partition: at.partition, At: to, LeaderEpoch: -1})
+		r.eventually("the group is empty", func() bool { // one that did not know its member id could not say good-bye
+			return r.adm.CommitAllOffsets(context.Background(), testGroup, os) == nil
+		})
+		r.mu.Lock()
+		for o := range r.settled_[at] {
+			if o >= to {
+				delete(r.settled_[at], o)
+			}
+		}
+		r.rewinds++
+		r.mu.Unlock()
+	}
+	for range 1 + r.rnd.IntN(2) {
+		r.join()
+	}
+}
+
+// check is C1: what is committed is settled, and so is what a commit says of the records beyond it.
 func (r *randomWorld) check() {
 	resp, err := r.adm.FetchOffsets(context.Background(), testGroup)
 	if err != nil {
@@ -135,8 +174,12 @@ func (r *randomWorld) check() {
 		if !ok {
 			continue
 		}
-		for i := int64(0); i < min(o.At, n); i++ {
-			if !r.settled_[at][i] {
+		says, err := window.Decode(o.Metadata)
+		if err != nil && !errors.Is(err, window.ErrNone) {
+			r.Errorf("%v: %q: %v", at, o.Metadata, err)
+		}
+		for i := int64(0); i < n; i++ {
+			if (i < o.At || says.Settled(i, 0)) && !r.settled_[at][i] {
 				for n, m := range r.members {
 					for _, ev := range m.names() {
 						if strings.Contains(ev, fmt.Sprintf("%s[%d]@", at.topic, at.partition)) || !strings.Contains(ev, "[") {
@@ -144,7 +187,7 @@ func (r *randomWorld) check() {
 						}
 					}
 				}
-				r.Fatalf("%v: committed %d, and %d was never settled", at, o.At, i)
+				r.Fatalf("%v: committed %d, %v, and %d was never settled", at, o.At, &says, i)
 			}
 		}
 	}
@@ -166,6 +209,9 @@ func (r *randomWorld) rest() {
 		return true
 	})
 	r.check()
+	for _, m := range r.members {
+		r.passed += m.e.Status().Counts.Redelivered
+	}
 	for _, m := range r.live {
 		r.settled(m)
 		r.eventually("it is well", func() bool { ok, _ := m.e.Healthy(); return ok })
