@@ -142,7 +142,7 @@ func (o *twoOwners) deliver(d *delivery, recs []id) {
 // look takes a window as the committer does, through its written form, and checks it: whatever goes on meanwhile, it claims
 // nothing that neither owner has settled. What was claimed before is still claimed.
 func (o *twoOwners) look(s *snapshotter, claimed map[id]bool) window.Window {
-	taken := s.window(o.ep)
+	taken := s.window(o.ep, listMax)
 	w, err := window.Decode(string(taken.Append(nil, 0)))
 	if err != nil || w.Cut {
 		o.Errorf("%+v is read back as %v, %v", *taken, &w, err)
