@@ -57,8 +57,6 @@ func newArenaIndex(n int) *arenaIndex {
 
 func (a *arena) len() int { return int(a.n.Load()) }
 
-func (a *arena) full() bool { return a.len() == len(a.chunks)*chunkEntries }
-
 func (a *arena) at(i int) *entry { return &a.chunks[i/chunkEntries].Load()[i%chunkEntries] }
 
 func (a *arena) add(e *entry) {

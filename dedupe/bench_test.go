@@ -80,7 +80,7 @@ func (l *load) mark(b *testing.B, n int, duplicates float64) {
 				}
 				done = done[:0]
 				for range chunk {
-					i := int64(-1)
+					var i int64
 					if duplicates > 0 && r.Float64() < duplicates {
 						i = r.Int64N(max(1, l.next.Load()-4*DefaultMaxPending))
 					} else {

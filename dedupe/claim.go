@@ -62,7 +62,7 @@ type shard struct {
 	held   map[Key]reservation
 	tokens uint64
 
-	mine, seen, differs, busy, stale uint64
+	seen, busy, stale uint64
 
 	_ [64]byte // keeps neighbours off each other's cache lines
 }

@@ -27,7 +27,7 @@ func (s *Store) commit() {
 			s.finish(ErrClosed)
 			return
 		case !g.work && s.idleWork():
-			g.items, g.flushers, g.ops = g.items[:0], g.flushers[:0], nil
+			g.items, g.flushers, g.ops, g.secured = g.items[:0], g.flushers[:0], nil, false
 			fallthrough
 		case wait == 0:
 			if err := s.commitGroup(&g); err != nil {

@@ -47,7 +47,7 @@ func (f *fault) String() string { return "fault" }
 // what was acknowledged is there, and nothing else is seen. The store goes on by itself, or says that it cannot.
 func TestAFailedWriteIsNeverAcknowledged(t *testing.T) {
 	r := random(t)
-	samples := 40
+	samples := 24
 	if testing.Short() {
 		samples = 15
 	}
@@ -193,7 +193,7 @@ func TestAReadErrorIsNoAnswer(t *testing.T) {
 	h := newHands()
 	var broken atomic.Bool
 	o := options(h)
-	o.partSize, o.cache = 1000, 1
+	o.partSize, o.cache = 500, 1
 	o.FS = errorfs.Wrap(o.FS, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if broken.Load() && op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") {
 			return syscall.EIO
@@ -202,7 +202,7 @@ func TestAReadErrorIsNoAnswer(t *testing.T) {
 	}))
 	s := open(t, "d", o)
 	var done []Completion
-	for i := range 5000 {
+	for i := range 1500 {
 		done = append(done, Completion{Claim: claim(t, s, key(s, i), 1, Mine)})
 		if len(done) == 500 {
 			s.Mark(done)
@@ -213,7 +213,7 @@ func TestAReadErrorIsNoAnswer(t *testing.T) {
 	settle(s)
 	broken.Store(true)
 	failed := 0
-	for i := range 5000 {
+	for i := range 1500 {
 		c, v, err := s.Claim(key(s, i), 1, Tag{})
 		switch {
 		case err != nil && (v != 0 || c.Held() || !errors.Is(err, syscall.EIO)):
@@ -232,10 +232,10 @@ func TestAReadErrorIsNoAnswer(t *testing.T) {
 	}
 	s.Release(claim(t, s, key(s, 1e6), 1, Mine)) // a new key needs no read
 	broken.Store(false)
-	for i := range 5000 {
+	for i := range 1500 {
 		claim(t, s, key(s, i), 1, Seen)
 	}
-	t.Logf("%d of 5000 reads failed", failed)
+	t.Logf("%d of 1500 reads failed", failed)
 }
 
 // TestDamageIsNamed: a byte that is turned over in a table is an error and no answer.

@@ -173,7 +173,7 @@ func (s *Store) fatalf(format string, args ...any) {
 	err := fmt.Errorf(format, args...)
 	for _, a := range args {
 		if e, ok := a.(error); ok {
-			err = fmt.Errorf("%w (%v)", e, err)
+			err = fmt.Errorf("%w (%w)", e, err)
 		}
 	}
 	if at, ours := s.health.owners.Load(goroutine()); ours && at != atTables {

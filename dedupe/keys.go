@@ -79,7 +79,7 @@ func prefixed(prefix *[16]byte, b []byte) (sum [sha256.Size]byte) {
 	h.Reset()
 	h.Write(prefix[:])
 	h.Write(b)
-	h.Hash.Sum(h.sum[:0])
+	h.Sum(h.sum[:0])
 	sum = h.sum
 	hashers.Put(h)
 	return sum

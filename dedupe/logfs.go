@@ -67,7 +67,7 @@ func (f *logFS) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) 
 	err = f.insist(func() (err error) {
 		if file, err = f.FS.ReuseForWrite(oldname, newname, c); err != nil {
 			// Half of it may have been done.
-			if _, err2 := f.FS.Stat(newname); err2 == nil {
+			if _, err2 := f.Stat(newname); err2 == nil {
 				file, err = f.FS.Create(newname, c)
 			}
 		}

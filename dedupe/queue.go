@@ -54,6 +54,7 @@ func (q *queue) poke() {
 func (q *queue) close() {
 	q.mu.Lock()
 	q.closing.Store(true)
+	q.dirty = true // the last group is for the clock: what has expired by now stays so, wherever the wall clock is set
 	q.mu.Unlock()
 	q.poke()
 }

@@ -31,7 +31,6 @@ type sealer struct {
 
 	mu    sync.Mutex
 	jobs  []job
-	parts int // jobs that seal
 	gen   int
 	ended bool
 	less  chan struct{} // closed and replaced when a job is done

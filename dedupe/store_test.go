@@ -3,7 +3,51 @@ package dedupe
 import (
 	"testing"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 )
+
+// TestAgainstAModel: whatever the order of marks, forgets, seals, restarts and passing time, the store says what a map says.
+func TestAgainstAModel(t *testing.T) {
+	h := newHands()
+	c := newScript(t, random(t), h)
+	c.exact = true
+	o := crashOptions(h, vfs.NewMem())
+	o.Rows = c.row
+	for range 6 {
+		s := open(t, "data/store", o)
+		for range 10 {
+			if err := c.run(s, 8); err != nil {
+				t.Fatal(err)
+			}
+			c.verify(t, s)
+		}
+		s.Close()
+	}
+}
+
+// TestAnIdleStoreDropsWhatHasEnded, and writes nothing else with it.
+func TestAnIdleStoreDropsWhatHasEnded(t *testing.T) {
+	h := newHands()
+	o := options(h)
+	groups := make(chan struct{}, 10)
+	o.Rows = func(func(key, value []byte)) { groups <- struct{}{} }
+	s := open(t, "d", o)
+	mark(t, s, key(s, 1), 1)
+	<-groups
+	c := claim(t, s, key(s, 2), 1, Mine)
+	h.pass(2 * time.Hour)
+	s.q.poke()
+	<-groups
+	flush(t, s)
+	settle(s)
+	if st := s.Stats(); st.Keys != 0 || st.Marks != 1 || st.Dropped != 1 {
+		t.Errorf("%+v", st)
+	}
+	claim(t, s, key(s, 2), 1, Busy)
+	s.Release(c)
+	s.Release(claim(t, s, key(s, 1), 1, Mine))
+}
 
 func TestAMarkOutlivesRestartsAndSeals(t *testing.T) {
 	h := newHands()

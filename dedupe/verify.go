@@ -25,7 +25,8 @@ const mostProblems = 100
 
 // Verify reads every row of marks as it is on the disk, and checks sums, order, completeness, and that lookups would find
 // each mark. Work may go on meanwhile; what comes in after the start is not looked at. What is wrong is in the report (each
-// problem wraps ErrDamaged or a read error); the error is ctx's, or says that there was no reading at all. progress, which may
+// problem wraps ErrDamaged or a read error); an error means that the report is not complete: it is ctx's, ErrClosed, or
+// ErrUnavailable when the store stops being able to write. progress, which may
 // be nil, is called now and then with rows read and an estimate of how many there are.
 func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (Report, error) {
 	if progress == nil {
@@ -53,7 +54,13 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (R
 		}
 		v.begin()
 		for ok := it.First(); ok; ok = it.Next() {
-			if err := ctx.Err(); err != nil {
+			err := ctx.Err()
+			if err == nil && v.r.Rows%64 == 0 {
+				if err = s.ended(); err == nil && !s.health.writable() {
+					err = ErrUnavailable // whoever repairs it waits for this
+				}
+			}
+			if err != nil {
 				return v.r, errors.Join(err, it.Close())
 			}
 			value, err := it.ValueAndErr()
