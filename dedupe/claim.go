@@ -70,7 +70,7 @@ type shard struct {
 // reservation is a key that is held, or marked and not durable yet.
 type reservation struct {
 	token   uint64
-	marked  bool // taken by a group: can no longer be released
+	marked  bool // given to Mark: can no longer be released
 	waiters *[]Tag
 }
 
@@ -135,7 +135,7 @@ func (s *Store) claim(k Key, fingerprint uint64, waiter Tag, anew bool) (Claim, 
 }
 
 // Release gives a claim back without a mark: the handler failed. The next waiter may run. A claim that is stale, or that
-// Mark has been given and whose group is being written, is left alone and counted.
+// Mark has been given, is left alone and counted.
 func (s *Store) Release(c Claim) {
 	if c.token != 0 && !s.let(c, nil) {
 		sh := &s.shards[c.key[0]]

@@ -27,7 +27,7 @@ func (s *Store) commit() {
 			s.finish(ErrClosed)
 			return
 		case !g.work && s.idleWork():
-			g.items, g.flushers, g.ops, g.secured = g.items[:0], g.flushers[:0], nil, false
+			g.items, g.flushers, g.ops = g.items[:0], g.flushers[:0], nil
 			fallthrough
 		case wait == 0:
 			if err := s.commitGroup(&g); err != nil {
@@ -68,15 +68,11 @@ func (s *Store) idleWork() bool {
 
 // commitGroup makes a group durable, however often the store has to be reopened for it. An error is final.
 func (s *Store) commitGroup(g *group) error {
-	if !g.secured {
-		g.marks = g.marks[:0]
-		for i := range g.items {
-			c := &g.items[i].Claim
-			if c.token == forgetToken || c.token != 0 && s.secure(c) {
-				g.marks = append(g.marks, g.items[i])
-			}
+	g.marks = g.marks[:0]
+	for i := range g.items {
+		if g.items[i].Claim.token != 0 {
+			g.marks = append(g.marks, g.items[i])
 		}
-		g.secured = true
 	}
 	for {
 		began := time.Now()

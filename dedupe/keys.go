@@ -6,6 +6,8 @@ import (
 	"hash"
 	"sync"
 	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // Key is a business key as the store knows it: 16 bytes of a SHA-256 that nobody outside can predict, because a secret of
@@ -54,12 +56,15 @@ func (c Scope) Key(key []byte) (k Key) {
 }
 
 // Fingerprint hashes a payload, so that a key that comes again with another payload is told apart from a plain duplicate.
-// The store keeps 40 bits of it, which is the part that Claim compares. A secret of the store goes into it, so a payload
-// that matches another one's fingerprint cannot be computed elsewhere; by chance one in 10^12 does. It costs a SHA-256
-// over the payload. It does not allocate. A caller that does not care passes the same number for all payloads.
+// The store keeps 40 bits of it, which is the part that Claim compares: by chance one other payload in 10^12 has the same. It is
+// a fast hash and not a cryptographic one, seeded with a secret of the store so that equal fingerprints can't be computed
+// elsewhere; what the payload is compared with was sent under the same business key. It does not allocate. A caller that does not
+// care passes the same number for all payloads.
 func (s *Store) Fingerprint(payload []byte) uint64 {
-	sum := prefixed(&s.schema.salt, payload)
-	return binary.BigEndian.Uint64(sum[16:24]) & fingerprintMask
+	var d xxhash.Digest
+	d.ResetWithSeed(binary.BigEndian.Uint64(s.schema.salt[8:]))
+	_, _ = d.Write(payload)
+	return d.Sum64() & fingerprintMask
 }
 
 var hashers = sync.Pool{New: func() any { return &hasher{Hash: sha256.New()} }}

@@ -13,8 +13,8 @@ const (
 	DefaultRetention    = 24 * time.Hour
 	MaxRetention        = 10 * 365 * 24 * time.Hour
 	DefaultMaxDelay     = 2 * time.Millisecond
-	DefaultMaxGroup     = 16 << 10
-	DefaultMaxPending   = 64 << 10
+	DefaultMaxGroup     = 8 << 10
+	DefaultMaxPending   = 16 << 10
 	DefaultCloseTimeout = 10 * time.Second
 )
 
@@ -38,10 +38,10 @@ type Options struct {
 	// not at all. A longer delay means fewer syncs.
 	MaxDelay time.Duration
 
-	// MaxGroup is the most completions in one group, default 16,384. Groups start early once 4,096 wait.
+	// MaxGroup is the most completions in one group, default 8,192. Groups start early once 4,096 wait.
 	MaxGroup int
 
-	// MaxPending is how many completions may be waiting or being written before Room blocks, default 65,536. It bounds
+	// MaxPending is how many completions may be waiting or being written before Room blocks, default 16,384. It bounds
 	// memory (about 60 bytes each) and, on a disk whose sync takes t, the rate: MaxPending/2t a second or less.
 	MaxPending int
 

@@ -2,6 +2,7 @@ package dedupe
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,12 +67,13 @@ func (s *Store) eager() int { return max(1, min(eager, s.o.MaxGroup, s.o.MaxPend
 // end, and who waited for them is freed. It never blocks, and costs one lock whatever their number; the slice is not kept. Room
 // is what keeps the number of pending ones bounded.
 //
-// A stale claim leaves no mark (and is counted), but its tag becomes durable all the same. A claim must not be released
-// after it was given to Mark; where that happens before the group is written, it leaves no mark.
+// A stale claim leaves no mark (and is counted), but its tag becomes durable all the same. From here on a claim can't be
+// released: it ends when its mark is durable.
 func (s *Store) Mark(done []Completion) {
 	if len(done) == 0 {
 		return
 	}
+	done = s.secureAll(done) // now, while what the claim touched is still in this core's cache
 	q := &s.q
 	q.mu.Lock()
 	if q.ended != nil || q.closing.Load() {
@@ -96,14 +98,34 @@ func (s *Store) Mark(done []Completion) {
 	}
 }
 
+// secureAll makes claims that are to be marked impossible to release, and returns the completions without those claims that hold
+// nothing any more.
+func (s *Store) secureAll(done []Completion) []Completion {
+	copied := false
+	for i := range done {
+		if c := &done[i].Claim; c.token == 0 || s.secure(c) {
+			continue
+		}
+		if !copied { // the slice is the caller's
+			done, copied = slices.Clone(done), true
+		}
+		done[i].Claim = Claim{}
+	}
+	return done
+}
+
 // refuse reports completions that never become durable.
 func (s *Store) refuse(done []Completion, err error) {
 	tags := make([]Tag, 0, len(done))
+	var waiters []Tag
 	for i := range done {
-		if done[i].Claim.token != forgetToken {
-			tags = append(tags, done[i].Tag)
+		tags = append(tags, done[i].Tag)
+		if c := &done[i].Claim; c.token != 0 {
+			waiters = s.done(c, waiters)
 		}
-		s.let(done[i].Claim, nil)
+	}
+	if len(waiters) > 0 {
+		s.o.OnFree(waiters)
 	}
 	if len(tags) > 0 {
 		s.o.OnDurable(tags, err)
@@ -206,7 +228,6 @@ func (s *Store) enqueue(ctx context.Context, o *op, items []Completion) error {
 type group struct {
 	items    []Completion
 	marks    []Completion // those whose entries are written
-	secured  bool
 	ops      []*op
 	flushers []chan error
 	work     bool // there is something to write
@@ -241,6 +262,5 @@ func (s *Store) take(g *group) (wait time.Duration, end bool) {
 		q.since = time.Now()
 	}
 	g.ops, q.ops = q.ops, nil
-	g.secured = false
 	return 0, false
 }

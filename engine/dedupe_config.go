@@ -32,9 +32,9 @@ type Dedupe struct {
 	OnDiffer Differ
 	// MaxDelay is the longest that a finished record waits to be made durable together with others. Default 2 ms.
 	MaxDelay time.Duration
-	// MaxGroup is the most records that are made durable at once. Default 16,384.
+	// MaxGroup is the most records that are made durable at once. Default 8,192.
 	MaxGroup int
-	// MaxPending is how many finished records may wait to be durable before no more start. Default 65,536.
+	// MaxPending is how many finished records may wait to be durable before no more start. Default 16,384.
 	MaxPending int
 	// FS is the file system, for tests. Default the machine's.
 	FS vfs.FS

@@ -124,8 +124,8 @@ var settingTable = []setting{
 	{flag: "dedupe-on-differ", field: "Dedupe.OnDiffer", section: secDedupe, def: "run", usage: "what to do with a known key that comes with another value",
 		choices: []string{string(engine.DifferRun), string(engine.DifferDeadLetter), string(engine.DifferHold)}},
 	{flag: "dedupe-max-delay", field: "Dedupe.MaxDelay", section: secDedupe, def: "2ms", usage: "how long a finished record waits to be made durable with others"},
-	{flag: "dedupe-max-group", field: "Dedupe.MaxGroup", section: secDedupe, def: "16384", usage: "most records made durable at once"},
-	{flag: "dedupe-max-pending", field: "Dedupe.MaxPending", section: secDedupe, def: "65536", usage: "finished records that may wait for that before no more start"},
+	{flag: "dedupe-max-group", field: "Dedupe.MaxGroup", section: secDedupe, def: "8192", usage: "most records made durable at once"},
+	{flag: "dedupe-max-pending", field: "Dedupe.MaxPending", section: secDedupe, def: "16384", usage: "finished records that may wait for that before no more start"},
 
 	{flag: "drain-timeout", field: "DrainTimeout", section: secLimits, def: "20s, or a third of --rebalance-timeout", usage: "how long a rebalance and a stop wait for running handlers"},
 	{flag: "stuck-after", field: "StuckAfter", section: secLimits, def: "1m", usage: "report a handler that runs longer"},
