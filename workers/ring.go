@@ -1,14 +1,19 @@
 package workers
 
-import "math/bits"
+import (
+	"math/bits"
+	"sync/atomic"
+)
 
 // ring lists the lanes that have something to run, in the order in which they get a worker. A lane that still has work
 // after its turn goes to the end, so a deep lane delays a shallow one by a turn or two and not by its depth.
 type ring[T any] struct {
 	head, tail *Lane[T]
+	n          atomic.Int32 // lanes in it; changed under the pool's lock only
 }
 
 func (r *ring[T]) push(l *Lane[T]) {
+	r.n.Add(1)
 	if r.tail == nil {
 		r.head = l
 	} else {
@@ -18,6 +23,7 @@ func (r *ring[T]) push(l *Lane[T]) {
 }
 
 func (r *ring[T]) pop() *Lane[T] {
+	r.n.Add(-1)
 	l := r.head
 	r.head, l.after = l.after, nil
 	if r.head == nil {
@@ -33,6 +39,16 @@ func (p *Pool[T]) list(l *Lane[T]) *worker[T] {
 	defer p.mu.Unlock()
 	p.ring.push(l)
 	return p.hire()
+}
+
+// othersWait says whether the ring has a lane other than this one. Called under the lock of the lane's partition. (A worker that
+// has taken the lane out and not looked yet makes it miss one, for as long as that takes.)
+func (p *Pool[T]) othersWait(l *Lane[T]) bool {
+	n := p.ring.n.Load()
+	if l.listed {
+		n--
+	}
+	return n > 0
 }
 
 // hire returns a worker to start if there is a lane for it and room under the limit. Only one is on its way at a time:

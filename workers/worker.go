@@ -12,7 +12,7 @@ const (
 	// half as long. Slow handlers so get one item at a time, and no worker goes without while another has a supply.
 	fastChunk = 50 * time.Microsecond
 	slowChunk = 200 * time.Microsecond
-	// turnsPerVisit is how many chunks a worker runs before it lets the lane go to the end of the ring.
+	// turnsPerVisit is how many chunks a worker runs before it goes to the next lane, if one waits.
 	turnsPerVisit = 2
 )
 
@@ -94,14 +94,15 @@ func (w *worker[T]) work() {
 
 // visit runs a few chunks of a lane. ran says that it has run one already.
 func (w *worker[T]) visit(l *Lane[T], ran bool) {
-	for turns := 0; w.turn(l, ran, turns < turnsPerVisit); turns++ {
+	for turns := 0; w.turn(l, ran, turns); turns++ {
 		ran = w.run()
 	}
 }
 
 // turn is a worker's one way into a partition: under a single lock it accounts for the chunk that it has run, if any, and
-// claims the next one, if it may. It says whether there is a chunk to run.
-func (w *worker[T]) turn(l *Lane[T], ran, more bool) bool {
+// claims the next one, if it may: after a few turns others come first, but while no other lane waits the worker stays. It says
+// whether there is a chunk to run.
+func (w *worker[T]) turn(l *Lane[T], ran bool, turns int) bool {
 	p := l.part
 	handled := w.handled()
 	p.mu.Lock()
@@ -110,7 +111,7 @@ func (w *worker[T]) turn(l *Lane[T], ran, more bool) bool {
 	} else {
 		l.listed = false
 	}
-	if more && !w.pool.crowded() {
+	if (turns < turnsPerVisit || !w.pool.othersWait(l)) && !w.pool.crowded() {
 		p.claim(w, l)
 	} else {
 		w.size = 0
