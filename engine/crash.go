@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/gaplesshq/gapless/engine/window"
-	"github.com/gaplesshq/gapless/workers"
 )
 
 // uncleanLimit is how many assignments in a row must have ended uncleanly at one frontier before its records are suspected. One
@@ -157,7 +156,7 @@ func (e *Engine) suspect(ep *epoch, from int64) {
 
 // mayStart says whether a suspected record may be handled now. It is announced first, and a record that has been announced as
 // often as Retry.Attempts allows is given up instead.
-func (e *Engine) mayStart(t *workers.Task[item], i int, ep *epoch, it *item) bool {
+func (e *Engine) mayStart(t *task, i int, ep *epoch, it *item) bool {
 	offset := it.rec.Offset
 	fresh, before := ep.crash.announce(offset)
 	if !fresh {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gaplesshq/gapless/dedupe"
-	"github.com/gaplesshq/gapless/workers"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -63,7 +62,7 @@ const (
 )
 
 // reserve claims a record's business key.
-func (e *Engine) reserve(t *workers.Task[item], i int, ep *epoch, it *item, w *workerState) (dedupe.Claim, reserved) {
+func (e *Engine) reserve(t *task, i int, ep *epoch, it *item, w *workerState) (dedupe.Claim, reserved) {
 	s := e.marks.store
 	if s.Room(ended) != nil && s.Room(ep.starting) != nil {
 		e.park(t, i, ep, it, it.state(ep), stageRetry, soon)
@@ -132,7 +131,7 @@ func (e *Engine) businessKey(dst []byte, r *kgo.Record) (key []byte, err error) 
 
 // differs does what Dedupe.OnDiffer says with a record whose key was handled with another payload: it is never passed over
 // silently.
-func (e *Engine) differs(t *workers.Task[item], i int, ep *epoch, it *item, c dedupe.Claim, key []byte) (dedupe.Claim, reserved) {
+func (e *Engine) differs(t *task, i int, ep *epoch, it *item, c dedupe.Claim, key []byte) (dedupe.Claim, reserved) {
 	e.marks.differing.Add(1)
 	err := &PayloadError{Key: append([]byte(nil), key...)}
 	if e.cfg.Dedupe.OnDiffer == DifferRun {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gaplesshq/gapless/workers"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
@@ -161,8 +160,8 @@ func (e *Engine) abandoned() *AbandonedError {
 		ep.mu.Unlock()
 	}
 	parked := len(left)
-	e.pool.EachRunning(func(l *workers.Lane[item], it *item, since time.Duration) {
-		ep := l.Owner().(*epoch)
+	e.pool.EachRunning(func(l *lane, in look, since time.Duration) {
+		ep, it := l.Owner().(*epoch), itemOf(in)
 		a := Abandoned{Topic: ep.topic, Partition: ep.partition, Offset: it.rec.Offset, For: WaitsForHandler, Running: since}
 		if !slices.ContainsFunc(left[:parked], a.same) { // else its handler is done, and its worker about to leave it
 			left = append(left, a)

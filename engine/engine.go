@@ -19,7 +19,7 @@ import (
 type Engine struct {
 	cfg  Config
 	log  zerolog.Logger
-	pool *workers.Pool[item]
+	pool *workers.Pool[*kgo.Record]
 
 	cl   *kgo.Client  // the group consumer
 	side *kgo.Client  // produces and asks; never consumes
@@ -108,16 +108,16 @@ func New(cfg Config) (*Engine, error) {
 	e.workersPer.Store(int64(cfg.WorkersPerPartition))
 	e.metadataMax.Store(int64(max(cfg.Commit.MetadataBytes, 0)))
 	e.clock.init(e)
-	opts := workers.Options[item]{
+	opts := workers.Options[*kgo.Record]{
 		Total:   cfg.Workers,
 		PerLane: cfg.WorkersPerPartition,
-		Key:     func(it *item) []byte { return it.rec.Key },
+		Key:     func(rec **kgo.Record) []byte { return (*rec).Key },
 		Handle:  e.handle,
 		// Called under the lane's lock.
 		Completed: e.settleChunk,
 		Release:   release,
 		Turn:      e.turn,
-		Low:       func(*workers.Lane[item]) { e.wakeFlow() },
+		Low:       func(*lane) { e.wakeFlow() },
 	}
 	if cfg.batching() {
 		opts.BatchSize, opts.BatchLinger = cfg.BatchSize, cfg.BatchLinger
@@ -131,7 +131,7 @@ func New(cfg Config) (*Engine, error) {
 
 // release gives a record back to the fetch it came in. It is the one place where that happens for a record that went through
 // a lane; see docs/design.md, "Who owns a record".
-func release(it *item) { it.rec.Recycle() }
+func release(rec **kgo.Record) { (*rec).Recycle() }
 
 // Run consumes until ctx ends, Stop is called or something fatal happens, and then drains, commits and leaves the group. It
 // returns nil after a clean stop, an *AbandonedError if handlers outlived the drain or outputs or dead letters could not be

@@ -20,11 +20,27 @@ type tp struct {
 	partition int32
 }
 
-// item is a record on its way through a lane. The pool holds it from Push to Release, and with it the record.
+// A lane's items are the client's records, as it delivered them; their numbers are those of the tracker. The pool holds a
+// record from Push to Release.
+type (
+	lane = workers.Lane[*kgo.Record]
+	task = workers.Task[*kgo.Record]
+	look = workers.Look[*kgo.Record]
+)
+
+// item is a record in a lane with what belongs to it.
 type item struct {
 	rec *kgo.Record
 	seq tracker.Seq
 	st  *retryState // nil until an attempt failed or has outputs: the success path allocates nothing
+}
+
+func itemOf(l look) item {
+	it := item{rec: *l.Item, seq: tracker.Seq(l.Number)}
+	if l.Memo != nil {
+		it.st = l.Memo.(*retryState)
+	}
+	return it
 }
 
 // phase is where an epoch stands. It only ever grows, but for suspended, which a good heartbeat takes back.
@@ -47,7 +63,7 @@ type epoch struct {
 	ended   chan struct{} // closed once it is handed over or lost
 
 	phase atomic.Int32
-	lane  *workers.Lane[item]
+	lane  *lane
 	tr    *tracker.Tracker
 	ctx   atomic.Pointer[handlerCtx]
 
@@ -212,7 +228,7 @@ func (ep *epoch) newCtx() {
 func (ep *epoch) endCtx(cause error) { ep.ctx.Load().cancel(cause) }
 
 // opened is the lane; nil while the start is not known. The tracker comes and goes with it.
-func (ep *epoch) opened() *workers.Lane[item] {
+func (ep *epoch) opened() *lane {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	return ep.lane

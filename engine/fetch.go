@@ -85,10 +85,17 @@ const headerOverhead = 40
 
 // delivery is the fetch loop's scratch space.
 type delivery struct {
-	topicID [16]byte // of the topic that was fetched from; zero where the brokers go by names only
-	items   []item
-	offsets []int64
-	dense   bool // the offsets of what was taken last have no holes
+	topicID   [16]byte // of the topic that was fetched from; zero where the brokers go by names only
+	stretches []stretch
+	offsets   []int64
+}
+
+// stretch is what of a fetch has consecutive numbers in the tracker: the records between two markers, or what is left of them.
+type stretch struct {
+	first tracker.Seq
+	recs  []*kgo.Record
+	bytes int64 // that they pin
+	dense bool  // their offsets have no holes
 }
 
 func (e *Engine) deliverTopic(d *delivery, t *kgo.FetchTopic) {
@@ -143,15 +150,12 @@ func (e *Engine) deliver(d *delivery, topic string, p *kgo.FetchPartition) {
 		recycleAll(p.Records)
 		return
 	}
-	d.items = d.items[:0]
-	first, n := tracker.Seq(0), 0
-	var bytes int64
-	recs := p.Records
 	inherited := ep.before.Load() != nil
 	if inherited { // a window that is taken after they are added and before they are passed over would say less than the one before it
 		ep.joining.Lock()
 	}
-	for len(recs) > 0 {
+	d.stretches = d.stretches[:0]
+	for recs := p.Records; len(recs) > 0; {
 		if recs[0].Attrs.IsControl() {
 			seq, err := ep.tr.AddRange(recs[0].Offset, 1, recs[0].LeaderEpoch)
 			if err != nil {
@@ -164,37 +168,42 @@ func (e *Engine) deliver(d *delivery, topic string, p *kgo.FetchPartition) {
 			continue
 		}
 		ep.noteRun(recs[0].Offset, recs[0].LeaderEpoch)
-		seq, _ := ep.tr.Next() // only the fetch loop adds
-		from, size := d.take(recs, seq)
-		if err := d.add(ep.tr, recs[:len(d.items)-from]); err != nil {
-			d.items = d.items[:from]
+		s := stretchOf(recs)
+		if err := d.add(ep.tr, &s); err != nil {
 			e.impossible(ep, recs, err)
 			break
 		}
-		recs = recs[len(d.items)-from:]
-		bytes += size
+		d.stretches = append(d.stretches, s)
+		recs = recs[len(s.recs):]
 	}
-	var freed int64
-	d.items, freed = e.passSettled(ep, d.topicID, d.items)
 	if inherited {
+		d.stretches = e.passSettled(ep, d.topicID, d.stretches)
 		ep.joining.Unlock()
 	}
-	bytes -= freed
-	if len(d.items) > 0 {
-		first = d.items[0].seq
-		n = int(d.items[len(d.items)-1].seq-first) + 1
-	}
-	if len(d.items) == 0 {
+	if len(d.stretches) == 0 {
 		if e.cfg.Commit.Each { // only markers and what was settled earlier: the frontier has moved nevertheless
 			e.wakeCommit()
 		}
 		return
 	}
+	d.handOver(ep, now)
+}
+
+// handOver gives the records to the lane: p.Records is its from then on.
+func (d *delivery) handOver(ep *epoch, now time.Time) {
+	head, tail := &d.stretches[0], &d.stretches[len(d.stretches)-1]
+	sl := slice{first: head.first, n: int(tail.first-head.first) + len(tail.recs), at: now, timestamp: head.recs[0].Timestamp}
+	for _, s := range d.stretches {
+		sl.bytes += s.bytes
+	}
 	ep.mu.Lock()
-	ep.slices = append(ep.slices, slice{first: first, n: n, bytes: bytes, at: now, timestamp: d.items[0].rec.Timestamp})
-	ep.bytes += bytes
+	ep.slices = append(ep.slices, sl)
+	ep.bytes += sl.bytes
 	ep.mu.Unlock()
-	ep.lane.Push(d.items)
+	for _, s := range d.stretches {
+		ep.lane.Push(uint64(s.first), s.recs)
+	}
+	clear(d.stretches)
 }
 
 // startsBeyond says whether an epoch's first records begin beyond its start, which is then asked for once more. Most likely the
@@ -212,34 +221,34 @@ func (e *Engine) startsBeyond(ep *epoch, first, start int64) bool {
 	return true
 }
 
-// take makes items of the records up to the first one with another leader epoch or that is a control record: one pass over
-// memory that is not in the cache any more. It returns where they begin among the items, and what they pin.
-func (d *delivery) take(recs []*kgo.Record, seq tracker.Seq) (from int, size int64) {
-	from = len(d.items)
+// stretchOf takes the records up to the first one with another leader epoch or that is a control record: one pass over memory
+// that is not in the cache any more.
+func stretchOf(recs []*kgo.Record) stretch {
 	first := recs[0]
-	d.dense = true
+	s := stretch{recs: recs, dense: true}
 	for i, r := range recs {
 		if r.LeaderEpoch != first.LeaderEpoch || r.Attrs.IsControl() {
+			s.recs = recs[:i:i]
 			break
 		}
-		d.dense = d.dense && r.Offset == first.Offset+int64(i)
-		d.items = append(d.items, item{rec: r, seq: seq + tracker.Seq(i)})
-		size += sizeOf(r)
+		s.dense = s.dense && r.Offset == first.Offset+int64(i)
+		s.bytes += sizeOf(r)
 	}
-	return from, size
+	return s
 }
 
-// add has the tracker count on the records that take took.
-func (d *delivery) add(tr *tracker.Tracker, recs []*kgo.Record) error {
-	if d.dense {
-		_, err := tr.AddRange(recs[0].Offset, len(recs), recs[0].LeaderEpoch)
+// add has the tracker count on the records and gives them their numbers.
+func (d *delivery) add(tr *tracker.Tracker, s *stretch) (err error) {
+	first := s.recs[0]
+	if s.dense {
+		s.first, err = tr.AddRange(first.Offset, len(s.recs), first.LeaderEpoch)
 		return err
 	}
 	d.offsets = d.offsets[:0]
-	for _, r := range recs {
+	for _, r := range s.recs {
 		d.offsets = append(d.offsets, r.Offset)
 	}
-	_, err := tr.Add(d.offsets, recs[0].LeaderEpoch)
+	s.first, err = tr.Add(d.offsets, first.LeaderEpoch)
 	return err
 }
 

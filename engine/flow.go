@@ -200,18 +200,17 @@ func (ep *epoch) copyLeftovers() {
 		waiting int
 	}
 	copies := map[int]found{}
-	ep.lane.EachWaiting(func(it *item) {
-		i := ep.sliceOf(it.seq)
+	ep.lane.EachWaiting(func(in look) {
+		i := ep.sliceOf(tracker.Seq(in.Number))
 		if i < 0 || ep.slices[i].copied || !ep.slices[i].leftover {
 			return
 		}
-		if it.rec.Context != nil { // still the fetch's
-			c := cloneRecord(it.rec)
-			it.rec.Recycle()
-			it.rec = c
+		if rec := *in.Item; rec.Context != nil { // still the fetch's
+			*in.Item = cloneRecord(rec)
+			rec.Recycle()
 		}
 		f := copies[i]
-		copies[i] = found{f.bytes + sizeOf(it.rec), f.waiting + 1}
+		copies[i] = found{f.bytes + sizeOf(*in.Item), f.waiting + 1}
 	})
 	for i, f := range copies {
 		s := &ep.slices[i]

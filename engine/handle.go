@@ -41,27 +41,27 @@ func (e *Engine) local(n int) *workerState {
 }
 
 // handle is what a worker does with what it claimed: a record, or a batch.
-func (e *Engine) handle(t *workers.Task[item]) {
+func (e *Engine) handle(t *task) {
 	ep := t.Lane().Owner().(*epoch)
 	if ep.batch != nil {
 		e.handleBatch(t, ep)
 		return
 	}
 	w := e.local(t.Worker())
-	it := t.Item(0)
-	if it.st != nil && e.resumeStage(t, 0, ep, it) {
+	it := itemOf(t.Look(0))
+	if it.st != nil && e.resumeStage(t, 0, ep, &it) {
 		return
 	}
-	if e.cfg.DeadLetter.AfterKey != KeyContinues && e.bySpoiltKey(t, 0, ep, it) {
+	if e.cfg.DeadLetter.AfterKey != KeyContinues && e.bySpoiltKey(t, 0, ep, &it) {
 		return
 	}
-	if ep.suspected && !e.mayStart(t, 0, ep, it) {
+	if ep.suspected && !e.mayStart(t, 0, ep, &it) {
 		return
 	}
 	var claim dedupe.Claim
 	if ep.keyed {
 		var res reserved
-		if claim, res = e.reserve(t, 0, ep, it, w); res != toRun {
+		if claim, res = e.reserve(t, 0, ep, &it, w); res != toRun {
 			return
 		}
 	}
@@ -79,17 +79,17 @@ func (e *Engine) handle(t *workers.Task[item]) {
 	}
 	if ep.is(phaseClosed) { // C3: its outcome is up to the next owner
 		e.counts.stale.Add(1)
-		e.orphan(ep, it, claim, err == nil && len(outs) == 0)
+		e.orphan(ep, &it, claim, err == nil && len(outs) == 0)
 		return
 	}
 	switch {
 	case err != nil:
 		e.unclaim(claim)
-		e.failed(ctx, t, 0, ep, it, err)
+		e.failed(ctx, t, 0, ep, &it, err)
 	case len(outs) > 0:
-		e.produceOutputs(t, 0, ep, it, outs, claim)
+		e.produceOutputs(t, 0, ep, &it, outs, claim)
 	case claim.Held():
-		e.mark(ep, it, claim)
+		e.mark(ep, &it, claim)
 	default:
 		t.Mark(0)
 	}
@@ -140,7 +140,7 @@ func (e *Engine) call(ctx context.Context, ep *epoch, r *Record, b *Batch) (err 
 	return err
 }
 
-func (e *Engine) handleBatch(t *workers.Task[item], ep *epoch) {
+func (e *Engine) handleBatch(t *task, ep *epoch) {
 	w := e.local(t.Worker())
 	n := t.Len()
 	if ep.suspected && n > 1 { // one at a time
@@ -159,8 +159,8 @@ func (e *Engine) handleBatch(t *workers.Task[item], ep *epoch) {
 	idx := make([]int, 0, n)
 	w.held = w.held[:0]
 	for i := range n {
-		it := t.Item(i)
-		if it.st != nil && e.resumeStage(t, i, ep, it) {
+		it := itemOf(t.Look(i))
+		if it.st != nil && e.resumeStage(t, i, ep, &it) {
 			if e.cfg.Order == OrderPartition { // it failed, so what follows it must wait
 				if i+1 < n {
 					t.Return(i + 1)
@@ -169,16 +169,16 @@ func (e *Engine) handleBatch(t *workers.Task[item], ep *epoch) {
 			}
 			continue
 		}
-		if e.cfg.DeadLetter.AfterKey != KeyContinues && e.bySpoiltKey(t, i, ep, it) {
+		if e.cfg.DeadLetter.AfterKey != KeyContinues && e.bySpoiltKey(t, i, ep, &it) {
 			continue
 		}
-		if ep.suspected && !e.mayStart(t, i, ep, it) {
+		if ep.suspected && !e.mayStart(t, i, ep, &it) {
 			continue
 		}
 		var claim dedupe.Claim
 		if ep.keyed {
 			var res reserved
-			if claim, res = e.reserve(t, i, ep, it, w); res == waiting && e.cfg.Order == OrderPartition { // what follows it must wait
+			if claim, res = e.reserve(t, i, ep, &it, w); res == waiting && e.cfg.Order == OrderPartition { // what follows it must wait
 				if i+1 < n {
 					t.Return(i + 1)
 				}
@@ -203,13 +203,14 @@ func (e *Engine) handleBatch(t *workers.Task[item], ep *epoch) {
 	if ep.is(phaseClosed) { // C3: its outcome is up to the next owner
 		e.counts.stale.Add(int64(len(idx)))
 		for j, i := range idx {
-			e.orphan(ep, t.Item(i), w.held[j], err == nil && b.errs[j] == nil && len(w.recs[j].outs) == 0)
+			it := itemOf(t.Look(i))
+			e.orphan(ep, &it, w.held[j], err == nil && b.errs[j] == nil && len(w.recs[j].outs) == 0)
 		}
 		clear(w.recs)
 		return
 	}
 	for j, i := range idx {
-		it := t.Item(i)
+		it := itemOf(t.Look(i))
 		rerr := b.errs[j]
 		if rerr == nil {
 			rerr = err
@@ -219,7 +220,7 @@ func (e *Engine) handleBatch(t *workers.Task[item], ep *epoch) {
 		switch {
 		case rerr != nil:
 			e.unclaim(w.held[j])
-			e.failed(ctx, t, i, ep, it, rerr)
+			e.failed(ctx, t, i, ep, &it, rerr)
 			if e.cfg.Order == OrderPartition { // the first failure ends the batch
 				for _, c := range w.held[j+1:] {
 					e.unclaim(c)
@@ -230,9 +231,9 @@ func (e *Engine) handleBatch(t *workers.Task[item], ep *epoch) {
 				return
 			}
 		case len(outs) > 0:
-			e.produceOutputs(t, i, ep, it, outs, w.held[j])
+			e.produceOutputs(t, i, ep, &it, outs, w.held[j])
 		case w.held[j].Held():
-			e.mark(ep, it, w.held[j])
+			e.mark(ep, &it, w.held[j])
 		default:
 			t.Mark(i)
 		}
@@ -240,7 +241,7 @@ func (e *Engine) handleBatch(t *workers.Task[item], ep *epoch) {
 }
 
 // turn hears from a worker after each chunk: two clock reads serve up to 64 records.
-func (e *Engine) turn(worker int, _ *workers.Lane[item], n int, elapsed time.Duration) {
+func (e *Engine) turn(worker int, _ *lane, n int, elapsed time.Duration) {
 	e.local(worker).own = kgo.Record{} // or an idle worker would pin its last fetch
 	e.lat.observe(worker, n, elapsed)
 }
@@ -258,20 +259,15 @@ const (
 
 // settleChunk settles what handlers have just finished without anything left to wait for, a chunk at a time: neighbours in
 // delivery order cost one operation together. A chunk that hangs at a stuck record is told of what ran before it.
-func (e *Engine) settleChunk(l *workers.Lane[item], items []item) {
+func (e *Engine) settleChunk(l *lane, done []workers.Span) {
 	ep := l.Owner().(*epoch)
 	settled := 0
-	for len(items) > 0 {
-		first, n := items[0].seq, 1
-		for n < len(items) && items[n].seq == first+tracker.Seq(n) {
-			n++
-		}
-		done := ep.tr.DoneRange(first, n)
-		if stale := n - done; stale > 0 {
+	for _, s := range done {
+		newly := ep.tr.DoneRange(tracker.Seq(s.First), s.N)
+		if stale := s.N - newly; stale > 0 {
 			e.counts.stale.Add(int64(stale))
 		}
-		settled += done
-		items = items[n:]
+		settled += newly
 	}
 	e.countHandled(ep, settled)
 	e.touchRow(ep)
@@ -346,7 +342,7 @@ func (e *Engine) countTowardsCommit(settled int) {
 }
 
 // failed decides what becomes of a record whose attempt failed. ctx is what the attempt ran under, its own timeout aside.
-func (e *Engine) failed(ctx context.Context, t *workers.Task[item], i int, ep *epoch, it *item, err error) {
+func (e *Engine) failed(ctx context.Context, t *task, i int, ep *epoch, it *item, err error) {
 	st := it.st
 	if st == nil {
 		st = &retryState{ep: ep, seq: it.seq}
@@ -419,7 +415,7 @@ func tame(err error) (out error) {
 }
 
 // giveUp does what DeadLetter.GiveUp says with a record whose attempts are spent.
-func (e *Engine) giveUp(t *workers.Task[item], i int, ep *epoch, it *item, st *retryState, err error) {
+func (e *Engine) giveUp(t *task, i int, ep *epoch, it *item, st *retryState, err error) {
 	e.emit(Event{Name: EventRetryExhausted, Topic: ep.topic, Partition: ep.partition, Offset: it.rec.Offset, Err: err, Count: int64(st.attempts.Load())})
 	switch e.cfg.DeadLetter.GiveUp {
 	case GiveUpSkip:
@@ -434,7 +430,7 @@ func (e *Engine) giveUp(t *workers.Task[item], i int, ep *epoch, it *item, st *r
 }
 
 // holdPartition stops the partition at this record.
-func (e *Engine) holdPartition(t *workers.Task[item], i int, ep *epoch, it *item, st *retryState, err error) {
+func (e *Engine) holdPartition(t *task, i int, ep *epoch, it *item, st *retryState, err error) {
 	offset := it.rec.Offset
 	e.park(t, i, ep, it, st, stageHeld, 0)
 	e.stop(ep, stopHold, err)

@@ -3,8 +3,6 @@ package engine
 import (
 	"errors"
 	"sync"
-
-	"github.com/gaplesshq/gapless/workers"
 )
 
 // keyMemory remembers the keys of dead-lettered records for DeadLetter.AfterKey. It lives and dies with its epoch. Its lock comes
@@ -49,7 +47,7 @@ func (e *Engine) rememberKey(ep *epoch, it *item) {
 }
 
 // bySpoiltKey handles a record of a key that has a dead letter. It says whether it did.
-func (e *Engine) bySpoiltKey(t *workers.Task[item], i int, ep *epoch, it *item) bool {
+func (e *Engine) bySpoiltKey(t *task, i int, ep *epoch, it *item) bool {
 	if it.rec.Key == nil {
 		return false
 	}

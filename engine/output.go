@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gaplesshq/gapless/dedupe"
-	"github.com/gaplesshq/gapless/workers"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -41,7 +40,7 @@ type writeFailure struct {
 
 // produceOutputs writes what a handler emitted. The record is parked until all of it is acknowledged: it keeps its key, not
 // its worker.
-func (e *Engine) produceOutputs(t *workers.Task[item], i int, ep *epoch, it *item, outs []*kgo.Record, claim dedupe.Claim) {
+func (e *Engine) produceOutputs(t *task, i int, ep *epoch, it *item, outs []*kgo.Record, claim dedupe.Claim) {
 	st := it.state(ep)
 	st.outs, st.outErr, st.claim = outs, nil, claim
 	e.park(t, i, ep, it, st, stageOutputs, 0)

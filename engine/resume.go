@@ -161,29 +161,47 @@ func (ep *epoch) forgetRuns(committed int64) {
 // passSettled settles what an earlier owner has finished, and returns what is left to do. Whether a record is the one that was
 // finished is decided by its topic's id, its offset and its leader epoch: a topic that was created again uses offsets again, and so
 // does a truncated log. The id is that which the fetch itself had: what was heard of the topic before may be older than its records.
-func (e *Engine) passSettled(ep *epoch, topicID [16]byte, items []item) (left []item, freed int64) {
+func (e *Engine) passSettled(ep *epoch, topicID [16]byte, fetched []stretch) (left []stretch) {
 	before := ep.before.Load()
-	if before == nil || len(items) == 0 {
-		return items, 0
+	if before == nil || len(fetched) == 0 {
+		return fetched
 	}
 	if !before.Same(topicID) {
 		ep.before.Store(nil)
-		return items, 0
+		return fetched
 	}
-	last := items[len(items)-1].rec.Offset
-	left = items[:0]
-	for _, it := range items {
-		if !before.Settled(it.rec.Offset, it.rec.LeaderEpoch) {
-			left = append(left, it)
-			continue
-		}
-		freed += sizeOf(it.rec)
-		e.settle(ep, &it, settledEarlier)
-		it.rec.Recycle()
+	end := fetched[len(fetched)-1].recs
+	last := end[len(end)-1].Offset
+	for _, s := range fetched {
+		left = e.passIn(ep, before, s, left)
 	}
-	clear(items[len(left):])
 	if last >= before.Highest {
 		ep.before.Store(nil) // from here on the tracker knows it all
 	}
-	return left, freed
+	return left
+}
+
+// passIn appends what is left of a stretch to left.
+func (e *Engine) passIn(ep *epoch, before *window.Window, s stretch, left []stretch) []stretch {
+	var open stretch
+	for i, r := range s.recs {
+		if !before.Settled(r.Offset, r.LeaderEpoch) {
+			if len(open.recs) == 0 {
+				open.first = s.first + tracker.Seq(i)
+			}
+			open.recs = s.recs[i-len(open.recs) : i+1 : i+1]
+			open.bytes += sizeOf(r)
+			continue
+		}
+		if len(open.recs) > 0 {
+			left = append(left, open)
+			open = stretch{}
+		}
+		e.settle(ep, &item{rec: r, seq: s.first + tracker.Seq(i)}, settledEarlier)
+		r.Recycle()
+	}
+	if len(open.recs) > 0 {
+		left = append(left, open)
+	}
+	return left
 }

@@ -100,15 +100,14 @@ func (r *Retry) delay(n int) time.Duration {
 
 // park takes a record off its worker. It keeps its place in the tracker and its key, and gets memory of its own: one kept
 // record would pin its whole fetch.
-func (e *Engine) park(t *workers.Task[item], i int, ep *epoch, it *item, st *retryState, what stage, wait time.Duration) {
+func (e *Engine) park(t *task, i int, ep *epoch, it *item, st *retryState, what stage, wait time.Duration) {
 	old := it.rec
 	if old.Context != nil || st.rec == nil {
 		st.rec = cloneRecord(old)
 	}
-	keep := item{rec: st.rec, seq: it.seq, st: st}
 	st.mu.Lock()
 	st.stage, st.gone, st.tries = what, false, 0
-	st.ticket = t.Hold(i, keep)
+	st.ticket = t.Hold(i, st.rec, st)
 	st.mu.Unlock()
 	if old != st.rec {
 		old.Recycle()
@@ -241,7 +240,7 @@ func (e *Engine) giveUpParked(ep *epoch) {
 }
 
 // resumeStage goes on with a record that was parked for something else than its next attempt. It says whether it did.
-func (e *Engine) resumeStage(t *workers.Task[item], i int, ep *epoch, it *item) bool {
+func (e *Engine) resumeStage(t *task, i int, ep *epoch, it *item) bool {
 	switch it.st.stage {
 	case stageOutputs: // they could not be written: the attempt failed
 		err := fmt.Errorf("write an output: %w", it.st.outErr)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gaplesshq/gapless/tracker"
-	"github.com/gaplesshq/gapless/workers"
 )
 
 // Status is a snapshot of the engine. Taking one costs the hot path nothing.
@@ -124,7 +123,8 @@ func (e *Engine) Status() Status {
 	p := e.pool.Stats()
 	s.Workers = WorkersStatus{Limit: int(e.workers.Load()), LimitPerPartition: int(e.workersPer.Load()), Running: p.Running, Peak: p.Peak}
 	running := map[stuckRecord]OldestRecord{}
-	e.pool.EachRunning(func(l *workers.Lane[item], it *item, _ time.Duration) {
+	e.pool.EachRunning(func(l *lane, in look, _ time.Duration) {
+		it := itemOf(in)
 		running[stuckRecord{l.Owner().(*epoch), it.seq}] = it.describe("running")
 	})
 	s.Counts = e.countsNow()
@@ -254,8 +254,8 @@ func (ep *epoch) oldest(seq tracker.Seq, running map[stuckRecord]OldestRecord) *
 		return &o
 	}
 	o := OldestRecord{State: "waiting"}
-	ep.lane.EachWaiting(func(it *item) {
-		if it.seq == seq {
+	ep.lane.EachWaiting(func(in look) {
+		if it := itemOf(in); it.seq == seq {
 			o = it.describe("waiting")
 		}
 	})

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gaplesshq/gapless/tracker"
-	"github.com/gaplesshq/gapless/workers"
 )
 
 var errBreaker = errors.New("the breaker is open: too large a share of the topic's records was dead-lettered")
@@ -61,11 +60,11 @@ func (e *Engine) watchLoop(ctx context.Context) {
 func (w *watchdog) lookForStuck(e *Engine) {
 	running := map[stuckRecord]bool{}
 	var fresh []Event
-	e.pool.EachRunning(func(l *workers.Lane[item], it *item, since time.Duration) { // under the lane's lock: only look
+	e.pool.EachRunning(func(l *lane, in look, since time.Duration) { // under the lane's lock: only look
 		if since < e.cfg.StuckAfter {
 			return
 		}
-		ep := l.Owner().(*epoch)
+		ep, it := l.Owner().(*epoch), itemOf(in)
 		r := stuckRecord{ep, it.seq}
 		running[r] = true
 		if _, known := w.stuck[r]; known {

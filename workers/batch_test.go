@@ -25,17 +25,17 @@ func TestBatchSizeOrLinger(t *testing.T) {
 		bubble(t, order.String(), func(t *testing.T) {
 			s := newStage(t, Options[thing]{BatchSize: 3, BatchLinger: 10 * time.Millisecond})
 			l := s.Open(1, order, nil, 0, 0)
-			l.Push(things("a/1", "b/2"))
+			l.Push(0, things("a/1", "b/2"))
 			s.wantTasks()
 			time.Sleep(9 * time.Millisecond)
 			s.wantTasks()
-			l.Push(things("c/3", "d/4")) // full; the fourth lingers from now on
+			l.Push(0, things("c/3", "d/4")) // full; the fourth lingers from now on
 			s.wantTasks([]string{"a/1", "b/2", "c/3"})
 			time.Sleep(9 * time.Millisecond)
 			s.wantTasks([]string{"a/1", "b/2", "c/3"})
 			time.Sleep(time.Millisecond)
 			s.wantTasks([]string{"a/1", "b/2", "c/3"}, []string{"d/4"})
-			l.Push(things("e/5", "f/6", "g/7", "h/8", "i/9", "j/10", "k/11"))
+			l.Push(0, things("e/5", "f/6", "g/7", "h/8", "i/9", "j/10", "k/11"))
 			synctest.Wait()
 			if len(s.ended) != 10 {
 				t.Errorf("%d through, want two batches more", len(s.ended))
@@ -48,7 +48,7 @@ func TestBatchSizeOrLinger(t *testing.T) {
 			if len(s.ended) != 11 {
 				t.Errorf("%d through, want all", len(s.ended))
 			}
-			l.Push(things("x/12"))
+			l.Push(0, things("x/12"))
 			synctest.Wait()
 			l.Close() // ends the linger
 			s.Wait()
@@ -58,9 +58,9 @@ func TestBatchSizeOrLinger(t *testing.T) {
 	bubble(t, "no linger", func(t *testing.T) {
 		s := newStage(t, Options[thing]{BatchSize: 3})
 		l := s.Open(1, Unordered, nil, 0, 0)
-		l.Push(things("1"))
+		l.Push(0, things("1"))
 		s.wantTasks([]string{"1"})
-		l.Push(things("2", "3", "4", "5"))
+		l.Push(0, things("2", "3", "4", "5"))
 		synctest.Wait()
 		if len(s.ended) != 5 {
 			t.Errorf("%d through", len(s.ended))
@@ -76,9 +76,9 @@ func TestBatchByKey(t *testing.T) {
 		s := newStage(t, Options[thing]{BatchSize: 4, BatchLinger: 5 * time.Millisecond})
 		l := s.Open(1, ByKey, nil, 0, 0)
 		s.gate("a/1")
-		l.Push(things("a/1", "a/2", "b/1", "c/1", "b/2", "d/1"))
+		l.Push(0, things("a/1", "a/2", "b/1", "c/1", "b/2", "d/1"))
 		s.wantTasks([]string{"a/1", "b/1", "c/1", "d/1"}) // full although the linger is not over
-		l.Push(things("b/3", "c/2", "e/1"))
+		l.Push(0, things("b/3", "c/2", "e/1"))
 		time.Sleep(5 * time.Millisecond)
 		s.wantTasks([]string{"a/1", "b/1", "c/1", "d/1"}, []string{"e/1"})
 		s.open("a/1") // what was freed has lingered already
@@ -99,7 +99,7 @@ func TestBatchByPartitionFails(t *testing.T) {
 			s.onTask = func(task *Task[thing]) {
 				for i := range task.Len() {
 					if task.Item(i).name == "2" && !task.Resumed(i) {
-						ticket = task.Hold(i, *task.Item(i))
+						ticket = task.Hold(i, *task.Item(i), nil)
 						task.Return(i + 1)
 						if early {
 							s.Resume(ticket)
@@ -108,7 +108,7 @@ func TestBatchByPartitionFails(t *testing.T) {
 				}
 			}
 			first := []string{"1", "2", "3", "4"}
-			l.Push(things("1", "2", "3", "4", "5", "6"))
+			l.Push(0, things("1", "2", "3", "4", "5", "6"))
 			if !early {
 				s.wantTasks(first)
 				if waiting, running, held := l.Len(); waiting != 4 || running != 0 || held != 1 {
@@ -131,7 +131,7 @@ func TestBatchGivenUp(t *testing.T) {
 		s := newStage(t, Options[thing]{Total: 1, BatchSize: 2, BatchLinger: time.Hour})
 		l := s.Open(1, Unordered, nil, 0, 0)
 		s.gate("1")
-		l.Push(things("1", "2", "3", "4", "5"))
+		l.Push(0, things("1", "2", "3", "4", "5"))
 		s.wantTasks([]string{"1", "2"})
 		s.onTask = func(task *Task[thing]) { task.Return(1) }
 		if n := l.Close(); n != 2 {
@@ -152,11 +152,11 @@ func TestResumedBatchItem(t *testing.T) {
 		s := newStage(t, Options[thing]{BatchSize: 3, BatchLinger: 10 * time.Millisecond})
 		l := s.Open(1, ByKey, nil, 0, 0)
 		s.holdOnce("b/1")
-		l.Push(things("a/1", "b/1", "c/1", "b/2"))
+		l.Push(0, things("a/1", "b/1", "c/1", "b/2"))
 		s.wantTasks([]string{"a/1", "b/1", "c/1"})
 		time.Sleep(time.Hour)
 		s.Resume(s.holds["b/1"])
-		l.Push(things("d/1"))
+		l.Push(0, things("d/1"))
 		time.Sleep(10 * time.Millisecond)
 		s.wantTasks([]string{"a/1", "b/1", "c/1"}, []string{"b/1", "d/1"}, []string{"b/2"})
 		l.Close()

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,14 +25,11 @@ type benchRecord struct {
 	lane  int
 }
 
-// benchItem is like what an engine pushes: a pointer to the client's record and its place in the tracker.
-type benchItem struct {
-	rec *benchRecord
-	seq uint64
-}
+// benchItem is what an engine pushes: a pointer to the client's record.
+type benchItem = *benchRecord
 
-func benchSlices(perSlice, slices int) [][]benchItem {
-	all := make([][]benchItem, slices)
+func benchSlices(perSlice, n int) [][]benchItem {
+	all := make([][]benchItem, n)
 	for i := range all {
 		recs := make([]benchRecord, perSlice)
 		items := make([]benchItem, perSlice)
@@ -40,7 +38,7 @@ func benchSlices(perSlice, slices int) [][]benchItem {
 			k := uint64(n) * 0x9E3779B97F4A7C15 >> 20 % benchKeys
 			recs[j].key = binary.BigEndian.AppendUint64([]byte("key-"), k)
 			recs[j].lane = i % benchLanes
-			items[j] = benchItem{rec: &recs[j], seq: uint64(n)}
+			items[j] = &recs[j]
 		}
 		all[i] = items
 	}
@@ -53,8 +51,8 @@ var benchSink [256]struct {
 	_ [56]byte
 }
 
-func benchHandle(worker int, it *benchItem) {
-	benchSink[worker&255].n += uint64(it.rec.value[0]) + it.seq
+func benchHandle(worker int, rec *benchRecord) {
+	benchSink[worker&255].n += uint64(rec.value[0])
 }
 
 func BenchmarkNoop(b *testing.B) {
@@ -73,17 +71,17 @@ func BenchmarkNoop(b *testing.B) {
 }
 
 func benchNoop(b *testing.B, order Order, size, total int) {
-	slices := benchSlices(size, benchLanes*max(1, 90_000/size/benchLanes))
+	polls := benchSlices(size, benchLanes*max(1, 90_000/size/benchLanes))
 	seed := maphash.MakeSeed()
 	floor := func(n int) {
 		for n > 0 {
-			for _, s := range slices {
+			for _, s := range polls {
 				s = s[:min(n, len(s))]
 				for i := range s {
 					if order == ByKey {
-						benchSink[1].n += maphash.Bytes(seed, s[i].rec.key)
+						benchSink[1].n += maphash.Bytes(seed, s[i].key)
 					}
-					benchHandle(0, &s[i])
+					benchHandle(0, s[i])
 				}
 				n -= len(s)
 			}
@@ -98,8 +96,8 @@ func benchNoop(b *testing.B, order Order, size, total int) {
 	low := make(chan struct{}, benchLanes)
 	p := New(Options[benchItem]{
 		Total:  total,
-		Key:    func(it *benchItem) []byte { return it.rec.key },
-		Handle: func(t *Task[benchItem]) { benchHandle(t.Worker(), t.Item(0)) },
+		Key:    func(it *benchItem) []byte { return (*it).key },
+		Handle: func(t *Task[benchItem]) { benchHandle(t.Worker(), *t.Item(0)) },
 		Turn:   func(_ int, _ *Lane[benchItem], n int, _ time.Duration) { done.Add(int64(n)) },
 		Low:    func(l *Lane[benchItem]) { low <- struct{}{} },
 	})
@@ -116,9 +114,9 @@ func benchNoop(b *testing.B, order Order, size, total int) {
 				if waiting, running, held := l.Len(); full[i] && waiting+running+held > 15_000 {
 					continue
 				}
-				s := slices[(at+i)%len(slices)]
+				s := polls[(at+i)%len(polls)]
 				s = s[:min(n, len(s))]
-				full[i] = l.Push(s)
+				full[i] = l.Push(0, slices.Clone(s)) // as the client makes a slice for each fetch
 				n -= len(s)
 				moved = true
 			}
@@ -170,17 +168,17 @@ func BenchmarkSleep(b *testing.B) {
 			b.Run(fmt.Sprintf("%v/workers=%d", order, n), func(b *testing.B) {
 				p := New(Options[benchItem]{
 					Total:  n,
-					Key:    func(it *benchItem) []byte { return it.rec.key },
+					Key:    func(it *benchItem) []byte { return (*it).key },
 					Handle: func(*Task[benchItem]) { time.Sleep(nap) },
 				})
 				items := benchSlices(7500, 1)[0]
 				for i := range items {
-					items[i].rec.key = fmt.Appendf(nil, "key-%d", i)
+					items[i].key = fmt.Appendf(nil, "key-%d", i)
 				}
 				l := p.Open(0, order, nil, 0, 0)
 				b.ResetTimer()
 				for left := b.N; left > 0; left -= len(items) {
-					l.Push(items[:min(left, len(items))])
+					l.Push(0, slices.Clone(items[:min(left, len(items))]))
 				}
 				p.Wait()
 				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "rec/s")

@@ -14,11 +14,12 @@ func (p *partition[T]) claim(w *worker[T], l *Lane[T]) {
 	}
 	if p.pool.o.BatchSize > 1 {
 		p.claimBatch(w, l)
+	} else if p.claimReady(w, l); len(w.slots) == 0 && p.takesRuns(l) {
+		p.claimRun(w, l)
 	} else {
-		p.claimReady(w, l)
 		p.claimQueued(w, l)
 	}
-	n := len(w.slots)
+	n := len(w.slots) + len(w.run) // one of the two
 	if n == 0 {
 		return
 	}
@@ -29,6 +30,7 @@ func (p *partition[T]) claim(w *worker[T], l *Lane[T]) {
 	w.place = len(p.store.crew)
 	p.store.crew = append(p.store.crew, w)
 	w.size, w.first, w.end, w.recalled = n, 0, n, false
+	clear(w.marks[:n])
 	w.chunks++
 	at := w.chunks << chunkShift
 	if n > 1 && p.pool.o.BatchSize == 1 {
@@ -72,7 +74,7 @@ func (p *partition[T]) claimQueued(w *worker[T], l *Lane[T]) {
 }
 
 func (w *worker[T]) add(s *slot[T], as state) {
-	s.state, s.by, s.marked = as, w, false
+	s.state, s.by = as, w
 	w.slots = append(w.slots, s)
 }
 
@@ -82,15 +84,10 @@ func (p *partition[T]) finish(w *worker[T], l *Lane[T]) {
 	if w.task.base >= 0 { // otherwise it was recalled before it began
 		from = min(from, w.task.base+w.task.from)
 	}
-	for i := w.end - 1; i >= from; i-- {
-		if s := w.slots[i]; s.holding || l.closed {
-			p.returned(l, s, &w.errands)
-		} else {
-			p.giveBack(l, s)
-		}
-	}
-	for _, s := range w.slots[w.first:from] {
-		p.returned(l, s, &w.errands)
+	if w.run != nil {
+		p.finishRun(w, l, from)
+	} else {
+		p.finishSlots(w, l, from)
 	}
 	p.tell(l, &w.errands)
 	w.adapt(l)
@@ -101,8 +98,23 @@ func (p *partition[T]) finish(w *worker[T], l *Lane[T]) {
 	st.crew[w.place].place = w.place
 	st.crew[last] = nil
 	st.crew = st.crew[:last]
+	w.run, w.holding = nil, nil
 	w.lane.Store(nil)
 	l.checkDrained()
+}
+
+// finishSlots accounts for slots of which those from the given one on are not complete.
+func (p *partition[T]) finishSlots(w *worker[T], l *Lane[T], from int) {
+	for i := w.end - 1; i >= from; i-- {
+		if s := w.slots[i]; s.holding || l.closed {
+			p.returned(l, s, false, &w.errands)
+		} else {
+			p.giveBack(l, s)
+		}
+	}
+	for i := w.first; i < from; i++ {
+		p.returned(l, w.slots[i], w.marks[i], &w.errands)
+	}
 }
 
 // adapt sets how many items the lane's next chunk may have.

@@ -23,21 +23,23 @@ func TestCompleted(t *testing.T) {
 				case 40:
 					<-gate
 				case 50:
-					ticket = t.Hold(0, 50)
+					ticket = t.Hold(0, 50, nil)
 				case 55:
 					return
 				}
 				t.Mark(0)
 			},
-			Completed: func(_ *Lane[uint64], items []uint64) {
+			Completed: func(_ *Lane[uint64], done []Span) {
 				mu.Lock()
 				defer mu.Unlock()
-				for _, it := range items {
-					if slices.Contains(released, it) {
-						panic(fmt.Sprint(it, " was released before"))
+				for _, s := range done {
+					for it := s.First; it < s.First+uint64(s.N); it++ {
+						if slices.Contains(released, it) {
+							panic(fmt.Sprint(it, " was released before"))
+						}
+						completed = append(completed, it)
 					}
 				}
-				completed = append(completed, items...)
 			},
 			Release: func(it *uint64) {
 				mu.Lock()
@@ -47,7 +49,7 @@ func TestCompleted(t *testing.T) {
 		}
 		p := New(o)
 		l := p.Open(1, Unordered, nil, 0, 0)
-		l.Push(numbersFrom(0, 60))
+		l.Push(0, numbersFrom(0, 60))
 		time.Sleep(10 * time.Millisecond) // virtual: the monitor looks each millisecond
 		synctest.Wait()
 		mu.Lock()

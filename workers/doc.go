@@ -27,7 +27,8 @@
 // Every partition has one lock, one queue of items that nobody has claimed, and a slab of slots for the items that are
 // in flight, held, or known to wait for a key. A worker takes a chunk of up to 64 items in one turn of the lock, runs
 // them, and in its next turn completes them and claims the next chunk: so the costs of the lock, the clock and the
-// wake-up are paid once a chunk. Keys are registered at the claim, by the worker, which keeps the hash off the
+// wake-up are paid once a chunk. Where no item can wait for another's key a chunk is a stretch of what was pushed, handled
+// where it lies: an item gets a slot only when it is held. Keys are registered at the claim, by the worker, which keeps the hash off the
 // goroutine that fetches; and since completed items leave nothing behind, memory follows what is unfinished and not
 // how far the work has come.
 //

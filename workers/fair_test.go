@@ -28,12 +28,12 @@ func TestDeepLaneDoesNotStarveOthers(t *testing.T) {
 					more = append(more, deep.Load()-*t.Item(0))
 					mu.Unlock()
 				} else if n := deep.Add(1); n%arrivals == 0 {
-					shallow.Push([]int64{n})
+					shallow.Push(0, []int64{n})
 				}
 			}})
 			shallow = p.Open(1, Unordered, nil, 0, 0)
 			l := p.Open(2, Unordered, nil, 0, 0)
-			l.Push(make([]int64, depth))
+			l.Push(0, make([]int64, depth))
 			p.Wait()
 			slices.Sort(more)
 			worst, median := more[len(more)-1], more[len(more)/2]
@@ -62,7 +62,7 @@ func TestManyLanesShareOneWorker(t *testing.T) {
 		for i := range lanes {
 			l := p.Open(uint64(i), Order(i%2)*ByPartition, nil, 0, 0)
 			l.Pause()
-			l.Push(make([]int, 20))
+			l.Push(0, make([]int, 20))
 			all = append(all, l)
 		}
 		for _, l := range all {
@@ -91,10 +91,10 @@ func TestMarks(t *testing.T) {
 			t.Error("the lane does not know whose it is")
 		}
 		s.gate("1", "2", "3", "4", "5")
-		if l.Push(things("1", "2", "3")) {
+		if l.Push(0, things("1", "2", "3")) {
 			t.Error("full with 3 of 4")
 		}
-		if !l.Push(things("4", "5")) || !l.Push(nil) {
+		if !l.Push(0, things("4", "5")) || !l.Push(0, nil) {
 			t.Error("not full with 5 of 4")
 		}
 		synctest.Wait()
@@ -127,25 +127,25 @@ func TestEachRunning(t *testing.T) {
 		seen := func() map[string]time.Duration {
 			synctest.Wait()
 			m := map[string]time.Duration{}
-			s.EachRunning(func(_ *Lane[thing], it *thing, since time.Duration) { m[it.name] = since })
+			s.EachRunning(func(_ *Lane[thing], it Look[thing], since time.Duration) { m[it.Item.name] = since })
 			return m
 		}
 		l := s.Open(1, Unordered, nil, 0, 0)
 		s.gate("first", "among", "old")
-		l.Push(things("first"))
+		l.Push(0, things("first"))
 		time.Sleep(time.Second)
 		if m := seen(); len(m) != 1 || m["first"] != time.Second {
 			t.Errorf("running: %v", m)
 		}
 		warmUp(l)
 		synctest.Wait()
-		l.Push(things("x", "y", "among", "z"))
+		l.Push(0, things("x", "y", "among", "z"))
 		time.Sleep(time.Second)
 		if m := seen(); len(m) != 2 || m["first"] != 2*time.Second || m["among"] < time.Second-2*time.Millisecond {
 			t.Errorf("running: %v", m)
 		}
 		other := s.Open(2, ByKey, nil, 0, 0)
-		other.Push(things("old"))
+		other.Push(0, things("old"))
 		synctest.Wait()
 		other.Close()
 		time.Sleep(time.Second)

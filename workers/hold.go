@@ -56,13 +56,16 @@ func (p *Pool[T]) decide(t Ticket, v verdict) bool {
 	return ok
 }
 
-// returned accounts for an item whose handler has returned.
-func (p *partition[T]) returned(l *Lane[T], s *slot[T], e *errands[T]) {
+// returned accounts for an item whose handler has returned, and may have marked it.
+func (p *partition[T]) returned(l *Lane[T], s *slot[T], marked bool, e *errands[T]) {
 	s.by = nil
 	l.running--
 	p.active--
 	switch {
 	case !s.holding:
+		if marked {
+			e.tell(s.number)
+		}
 		p.complete(l, s, e)
 	case s.verdict == pending:
 		s.holding, s.state = false, parked

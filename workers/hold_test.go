@@ -18,7 +18,7 @@ func TestHeldItemKeepsItsKeyAndNoWorker(t *testing.T) {
 		synctest.Wait()
 		s.begun, s.released = nil, nil
 		s.holdOnce("a/1")
-		l.Push(things("a/1", "a/2", "b/1", "a/3", "b/2", "none"))
+		l.Push(0, things("a/1", "a/2", "b/1", "a/3", "b/2", "none"))
 		s.wantBegun("a/1", "b/1", "b/2", "none")
 		if n := s.Stats().Goroutines; n != 0 {
 			t.Errorf("%d goroutines for a held item", n)
@@ -26,7 +26,7 @@ func TestHeldItemKeepsItsKeyAndNoWorker(t *testing.T) {
 		if waiting, running, held := l.Len(); waiting != 2 || running != 0 || held != 1 {
 			t.Errorf("%d wait, %d run, %d are held", waiting, running, held)
 		}
-		l.Push(things("a/4", "c/1"))
+		l.Push(0, things("a/4", "c/1"))
 		s.wantBegun("a/1", "b/1", "b/2", "none", "c/1")
 		if !s.Resume(s.holds["a/1"]) {
 			t.Error("not resumed")
@@ -48,9 +48,9 @@ func TestHeldItemHoldsThePartition(t *testing.T) {
 			synctest.Wait()
 			s.begun = nil
 			s.holdOnce("2")
-			l.Push(things("1", "2", "3", "4"))
+			l.Push(0, things("1", "2", "3", "4"))
 			s.wantBegun("1", "2")
-			l.Push(things("5"))
+			l.Push(0, things("5"))
 			s.wantBegun("1", "2")
 			if finish {
 				s.Finish(s.holds["2"])
@@ -77,7 +77,7 @@ func TestDecidedBeforeReturn(t *testing.T) {
 				if task.Item(0).name != "a/1" || task.Resumed(0) {
 					return
 				}
-				ticket := task.Hold(0, thing{key: "a", name: "a/1"})
+				ticket := task.Hold(0, thing{key: "a", name: "a/1"}, nil)
 				decide := s.Resume
 				if finish {
 					decide = s.Finish
@@ -87,7 +87,7 @@ func TestDecidedBeforeReturn(t *testing.T) {
 				}
 				<-gate
 			}
-			l.Push(things("a/1", "a/2"))
+			l.Push(0, things("a/1", "a/2"))
 			s.wantBegun("a/1")
 			s.wantReleased()
 			close(gate)
@@ -106,38 +106,51 @@ func TestDecidedBeforeReturn(t *testing.T) {
 // TestHoldReplacesTheItem (C7): the copy takes the place of the original, which is the caller's at once: not read and not
 // released. Each item is released once, as what it was last.
 func TestHoldReplacesTheItem(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, Options[thing]{})
-		l := s.Open(1, ByKey, nil, 0, 0)
-		var ticket Ticket
-		s.onTask = func(task *Task[thing]) {
-			if !task.Resumed(0) {
-				ticket = task.Hold(0, thing{key: "a", name: "copy"})
-				defer func() {
-					if recover() == nil {
-						t.Error("an item was held twice")
-					}
-				}()
-				task.Hold(0, thing{})
+	for _, order := range []Order{Unordered, ByKey, ByPartition} {
+		bubble(t, order.String(), func(t *testing.T) { holdReplacesTheItem(t, order) })
+	}
+}
+
+func holdReplacesTheItem(t *testing.T, order Order) {
+	s := newStage(t, Options[thing]{})
+	l := s.Open(1, order, nil, 0, 0)
+	var ticket Ticket
+	s.onTask = func(task *Task[thing]) {
+		if task.Resumed(0) {
+			if in := task.Look(0); in.Number != 7 || in.Memo != "remember" {
+				t.Errorf("it runs again as number %d with memo %v", in.Number, in.Memo)
 			}
+			return
 		}
-		l.Push(things("a/1"))
-		s.wantBegun("a/1")
-		l.EachWaiting(func(it *thing) {
-			if it.name != "copy" {
-				t.Errorf("%q is held", it.name)
+		ticket = task.Hold(0, thing{key: "a", name: "copy"}, "remember")
+		s.EachRunning(func(_ *Lane[thing], in Look[thing], _ time.Duration) {
+			if in.Item.name != "copy" || in.Item != task.Item(0) || in.Number != 7 || in.Memo != "remember" {
+				t.Errorf("held and running: %+v", in)
 			}
-			it.name = "copy of the copy"
 		})
-		s.Resume(ticket)
-		s.wantBegun("a/1", "copy of the copy")
-		s.wantReleased("copy of the copy")
-		if s.Resume(ticket) || s.Finish(ticket) || s.Finish(Ticket{}) || s.Resume(Ticket{}) {
-			t.Error("a stale ticket is good")
+		defer func() {
+			if recover() == nil {
+				t.Error("an item was held twice")
+			}
+		}()
+		task.Hold(0, thing{}, nil)
+	}
+	l.Push(7, things("a/1"))
+	s.wantBegun("a/1")
+	l.EachWaiting(func(in Look[thing]) {
+		if in.Item.name != "copy" || in.Number != 7 || in.Memo != "remember" {
+			t.Errorf("held: %+v", in)
 		}
-		l.Close()
-		s.Wait()
+		in.Item.name = "copy of the copy"
 	})
+	s.Resume(ticket)
+	s.wantBegun("a/1", "copy of the copy")
+	s.wantReleased("copy of the copy")
+	if s.Resume(ticket) || s.Finish(ticket) || s.Finish(Ticket{}) || s.Resume(Ticket{}) {
+		t.Error("a stale ticket is good")
+	}
+	l.Close()
+	s.Wait()
 }
 
 // TestManyFailures (C7): an item that is held a hundred times is held once at a time; tickets leave nothing behind.
@@ -149,12 +162,12 @@ func TestManyFailures(t *testing.T) {
 		p := New(Options[*item]{Total: 4, Handle: func(t *Task[*item]) {
 			if it := *t.Item(0); it.fails < fails {
 				it.fails++
-				tickets <- t.Hold(0, &item{it.n, it.fails})
+				tickets <- t.Hold(0, &item{it.n, it.fails}, nil)
 			}
 		}})
 		l := p.Open(1, Unordered, nil, 0, 0)
 		for i := range items {
-			l.Push([]*item{{n: i}})
+			l.Push(0, []*item{{n: i}})
 		}
 		for range fails {
 			synctest.Wait()
@@ -189,7 +202,7 @@ func TestReturnOne(t *testing.T) {
 				task.Return(0)
 			}
 		}
-		l.Push(things("a/1", "a/2", "b/1"))
+		l.Push(0, things("a/1", "a/2", "b/1"))
 		s.wantBegun("a/1", "a/1", "a/2", "b/1")
 		l.Close()
 		s.Wait()
@@ -210,7 +223,7 @@ func TestGoexitInHandler(t *testing.T) {
 					runtime.Goexit()
 				}
 			}
-			l.Push(things("a/1", "b/2", "c/3"))
+			l.Push(0, things("a/1", "b/2", "c/3"))
 			s.wantBegun("a/1", "b/2", "c/3")
 			s.wantReleased("a/1", "b/2", "c/3")
 			time.Sleep(time.Second)

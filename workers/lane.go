@@ -65,19 +65,17 @@ func (l *Lane[T]) ID() uint64 { return l.part.id }
 // Owner returns what the lane was opened for.
 func (l *Lane[T]) Owner() any { return l.owner }
 
-// Push adds copies of the items to the end of the lane. It never blocks. full says that the lane is at or above its
-// high mark; the bound is soft, a push over it is still taken whole. Items that are pushed to a closed lane are
-// released at once.
-func (l *Lane[T]) Push(items []T) (full bool) {
+// Push adds the items to the end of the lane. They have the numbers first, first+1 and so on, which are the caller's and come
+// back with Task.Look and in Options.Completed; the pool looks at none of them. The slice is the lane's from then on: the
+// caller must neither read nor write it again. It never blocks. full says that the lane is at or above its high mark; the
+// bound is soft, a push over it is still taken whole. Items that are pushed to a closed lane are released at once.
+func (l *Lane[T]) Push(first uint64, items []T) (full bool) {
 	p := l.part
 	var e errands[T]
 	p.mu.Lock()
 	if l.closed {
 		p.mu.Unlock()
-		if p.pool.o.Release != nil {
-			e.released = append(e.released, items...)
-			e.do(p.pool)
-		}
+		p.pool.release(items)
 		return false
 	}
 	if len(items) > 0 {
@@ -85,7 +83,7 @@ func (l *Lane[T]) Push(items []T) (full bool) {
 		if st.queue.n == 0 {
 			p.queuedFirst()
 		}
-		st.queue.push(items)
+		st.queue.push(items, first)
 		l.count += len(items)
 	}
 	if l.high > 0 && l.count >= l.high {

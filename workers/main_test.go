@@ -120,7 +120,7 @@ func (s *stage) holdOnce(names ...string) {
 	s.onTask = func(t *Task[thing]) {
 		for i := range t.Len() {
 			if name := t.Item(i).name; slices.Contains(names, name) && !t.Resumed(i) {
-				ticket := t.Hold(i, thing{key: t.Item(i).key, name: name})
+				ticket := t.Hold(i, thing{key: t.Item(i).key, name: name}, nil)
 				s.mu.Lock()
 				s.holds[name] = ticket
 				s.mu.Unlock()

@@ -28,6 +28,12 @@ func (o Order) String() string {
 	}
 }
 
+// Span is N items with the numbers from First on.
+type Span struct {
+	First uint64
+	N     int
+}
+
 // DefaultTotal is the number of handlers that a pool runs at once when Options.Total is not set.
 const DefaultTotal = 64
 
@@ -58,10 +64,10 @@ type Options[T any] struct {
 	// workers were busy, may count as being as old as that batch and not wait as long; nothing waits longer.
 	BatchLinger time.Duration
 
-	// Completed is called with those items of a chunk that their handlers marked (Task.Mark) and neither held nor gave
-	// back, before their keys' next items start, before they are released, and before Drained is closed. It runs under
+	// Completed is called with the numbers of those items of a chunk that their handlers marked (Task.Mark) and neither held
+	// nor gave back, before their keys' next items start, before they are released, and before Drained is closed. It runs under
 	// the lane's lock, once a chunk: it must be quick and must not call back into the pool. May be nil.
-	Completed func(l *Lane[T], items []T)
+	Completed func(l *Lane[T], done []Span)
 	// Release is called exactly once for each pushed item, when the pool has done its last read of it: after it was
 	// completed or finished, or when Close dropped it unrun. The item's memory may be reused from then on. (An item that
 	// Hold replaced is not released; see Task.Hold.) The pointer is good for the call only. May be nil.

@@ -20,6 +20,7 @@ type simRec struct {
 
 type simItem struct {
 	lane     *simLane
+	number   uint64
 	key      string
 	noKey    bool
 	n        int     // its place among the items of its key in its lane
@@ -29,13 +30,24 @@ type simItem struct {
 	resumed  bool // Resume was called
 	wasHeld  bool
 	done     bool // handled to the end, or finished
+	marked   bool // by the handler that brought it to its end
 	runs     int
 	allowed  int // as many times may it run
 	released int
 }
 
+// memo is what the pool remembers for the item.
+func (it *simItem) memo() any {
+	if it.wasHeld {
+		return it
+	}
+	return nil
+}
+
 type simLane struct {
 	*Lane[*simRec]
+	number  uint64         // of the next item
+	told    map[uint64]int // by number: how often Completed was told; guarded by toldMu
 	part    *simPart
 	pushed  map[string]int // items by key
 	next    map[string]int // the one of the key whose turn it is
@@ -82,6 +94,8 @@ type oracle struct {
 	easy      bool // handlers return at once
 	workers   map[int]bool
 	bad       []string
+
+	toldMu sync.Mutex // the last one to be taken
 }
 
 func newOracle(t *testing.T, seed uint64) *oracle {
@@ -92,6 +106,7 @@ func newOracle(t *testing.T, seed uint64) *oracle {
 	opts := Options[*simRec]{
 		Total: 1 + o.rnd.IntN(12), PerLane: o.rnd.IntN(6),
 		Key: o.key, Handle: o.handle, Release: o.release,
+		Completed: o.completed,
 		Low: func(l *Lane[*simRec]) {
 			o.mu.Lock()
 			l.Owner().(*simLane).lows++
@@ -166,7 +181,27 @@ func (o *oracle) release(r **simRec) {
 		o.violation("released while running")
 	case !it.done && !it.lane.closed:
 		o.violation("released without having been handled")
+	case it.marked && o.timesTold(it) == 0:
+		o.violation("released before Completed was told")
 	}
+}
+
+// completed hears of items that were marked. It is called under the lane's lock.
+func (o *oracle) completed(l *Lane[*simRec], done []Span) {
+	o.toldMu.Lock()
+	defer o.toldMu.Unlock()
+	for _, s := range done {
+		for n := range uint64(s.N) {
+			l.Owner().(*simLane).told[s.First+n]++
+		}
+	}
+}
+
+// timesTold is how often Completed was told of the item.
+func (o *oracle) timesTold(it *simItem) int {
+	o.toldMu.Lock()
+	defer o.toldMu.Unlock()
+	return it.lane.told[it.number]
 }
 
 // handle is the handler: it may wait for a gate, hold an item, or return some.
@@ -177,6 +212,11 @@ func (o *oracle) handle(t *Task[*simRec]) {
 	if !o.easy && o.dice.IntN(8) == 0 {
 		gate = make(chan struct{})
 		o.gates = append(o.gates, gate)
+	}
+	for i, it := range items {
+		if it.marked = o.dice.IntN(5) > 0; it.marked {
+			t.Mark(i)
+		}
 	}
 	hold, back, say := -1, t.Len(), o.dice.IntN(4)
 	switch {
@@ -206,12 +246,12 @@ func (o *oracle) handle(t *Task[*simRec]) {
 
 func (o *oracle) hold(t *Task[*simRec], it *simItem, i, say int) {
 	o.mu.Lock()
-	it.held, it.resumed, it.wasHeld = true, false, true
+	it.held, it.resumed, it.wasHeld, it.marked = true, false, true, false
 	it.lane.part.held[it] = true
 	keep := o.give(it)
 	o.mu.Unlock()
 	old := *t.Item(i)
-	ticket := simTicket{t.Hold(i, keep), it}
+	ticket := simTicket{t.Hold(i, keep, it), it}
 	old.key = []byte("spoilt by its owner")
 	switch say {
 	case 0, 1: // before the handler has returned
@@ -250,8 +290,8 @@ func (o *oracle) start(t *Task[*simRec]) (items []*simItem) {
 		it := (*t.Item(i)).item
 		items = append(items, it)
 		o.startItem(l, it, i)
-		if it.lane != l || *t.Item(i) != it.rec {
-			o.violation("not the item that was pushed")
+		if it.lane != l || *t.Item(i) != it.rec || t.Look(i).Number != it.number || t.Look(i).Memo != it.memo() {
+			o.violation("not the item that was pushed, or not its number or memo")
 		}
 		if t.Resumed(i) != it.wasHeld {
 			o.violation("Resumed is %v", t.Resumed(i))
@@ -319,6 +359,7 @@ func (o *oracle) end(t *Task[*simRec], items []*simItem, back int) {
 	for i := len(items) - 1; i >= 0; i-- {
 		it := items[i]
 		it.running = false
+		it.marked = it.marked && i < back
 		switch {
 		case it.held:
 			continue

@@ -26,7 +26,7 @@ func TestSlowKeyHoldsUpNoOther(t *testing.T) {
 			for i := range 300 {
 				items := things(fmt.Sprintf("hot/%d", i), fmt.Sprintf("k%d/%d", i, i))
 				others = append(others, items[1].name)
-				l.Push(items)
+				l.Push(0, items)
 			}
 			synctest.Wait()
 			if got, want := len(s.ended), len(others); got != want {
@@ -79,7 +79,7 @@ func TestNoKeyAndEmptyKey(t *testing.T) {
 			},
 		})
 		l := p.Open(1, ByKey, nil, 0, 0)
-		l.Push([]item{{nil, "none 1"}, {[]byte{}, "empty 1"}, {nil, "none 2"}, {[]byte{}, "empty 2"}, {nil, "none 3"}})
+		l.Push(0, []item{{nil, "none 1"}, {[]byte{}, "empty 1"}, {nil, "none 2"}, {[]byte{}, "empty 2"}, {nil, "none 3"}})
 		synctest.Wait()
 		var got []string
 		for len(running) > 0 {
@@ -105,7 +105,7 @@ func TestByPartitionIsStrict(t *testing.T) {
 		s := newStage(t, Options[thing]{Total: 8})
 		l := s.Open(1, ByPartition, nil, 0, 0)
 		s.gate("b")
-		l.Push(things("a", "b", "c", "d"))
+		l.Push(0, things("a", "b", "c", "d"))
 		s.wantBegun("a", "b")
 		s.open("b")
 		s.wantBegun("a", "b", "c", "d")
@@ -121,7 +121,7 @@ func TestKeysOutliveTheirLane(t *testing.T) {
 		s := newStage(t, Options[thing]{Total: 8})
 		old := s.Open(1, ByKey, "old", 0, 0)
 		s.gate("a/1")
-		old.Push(things("a/1", "a/2", "b/1"))
+		old.Push(0, things("a/1", "a/2", "b/1"))
 		s.wantBegun("a/1", "b/1")
 		if n := old.Close(); n != 1 {
 			t.Errorf("Close says that %d run", n)
@@ -129,13 +129,13 @@ func TestKeysOutliveTheirLane(t *testing.T) {
 		s.wantReleased("a/2", "b/1")
 		l := s.Open(1, ByKey, "new", 0, 0)
 		other := s.Open(2, ByKey, nil, 0, 0)
-		l.Push(things("a/1'", "b/1'", "a/2'"))
+		l.Push(0, things("a/1'", "b/1'", "a/2'"))
 		s.wantBegun("a/1", "b/1", "b/1'")
-		other.Push(things("a/other"))
+		other.Push(0, things("a/other"))
 		s.wantBegun("a/1", "b/1", "b/1'", "a/other")
 		l.Close() // once more while the first still runs
 		l = s.Open(1, ByKey, "newer", 0, 0)
-		l.Push(things("a/1''", "b/1''"))
+		l.Push(0, things("a/1''", "b/1''"))
 		s.wantBegun("a/1", "b/1", "b/1'", "a/other", "b/1''")
 		select {
 		case <-old.Drained():
@@ -153,11 +153,11 @@ func TestKeysOutliveTheirLane(t *testing.T) {
 		s := newStage(t, Options[thing]{Total: 8})
 		s.holdOnce("a/1", "b/1")
 		old := s.Open(1, ByKey, "old", 0, 0)
-		old.Push(things("a/1", "b/1", "a/2"))
+		old.Push(0, things("a/1", "b/1", "a/2"))
 		s.wantBegun("a/1", "b/1")
 		old.Close()
 		l := s.Open(1, ByKey, "new", 0, 0)
-		l.Push(things("a/1'", "b/1'"))
+		l.Push(0, things("a/1'", "b/1'"))
 		s.wantBegun("a/1", "b/1")
 		if !s.Finish(s.holds["a/1"]) {
 			t.Error("a held item of a closed lane cannot be finished")
@@ -176,10 +176,10 @@ func TestKeysOutliveTheirLane(t *testing.T) {
 		s := newStage(t, Options[thing]{Total: 8})
 		s.gate("1")
 		old := s.Open(1, ByPartition, nil, 0, 0)
-		old.Push(things("1", "2"))
+		old.Push(0, things("1", "2"))
 		s.wantBegun("1")
 		l := s.Open(1, ByPartition, nil, 0, 0) // closes the old one
-		l.Push(things("1'", "2'"))
+		l.Push(0, things("1'", "2'"))
 		s.wantBegun("1")
 		s.open("1")
 		s.wantBegun("1", "1'", "2'")
@@ -190,10 +190,10 @@ func TestKeysOutliveTheirLane(t *testing.T) {
 	bubble(t, "order changed", func(t *testing.T) {
 		s := newStage(t, Options[thing]{Total: 8})
 		s.gate("a/1")
-		s.Open(1, ByPartition, nil, 0, 0).Push(things("a/1"))
+		s.Open(1, ByPartition, nil, 0, 0).Push(0, things("a/1"))
 		s.wantBegun("a/1")
 		l := s.Open(1, ByKey, nil, 0, 0)
-		l.Push(things("a/1'", "b/1'", "c/1'"))
+		l.Push(0, things("a/1'", "b/1'", "c/1'"))
 		s.wantBegun("a/1")
 		s.gate("a/1'", "b/1'", "c/1'")
 		s.open("a/1")
@@ -217,7 +217,7 @@ func TestClosedLaneStartsNothing(t *testing.T) {
 			synctest.Wait()
 			s.begun, s.released = nil, nil
 			s.gate("1/")
-			l.Push(things("1/", "2/", "3/", "1/b", "5"))
+			l.Push(0, things("1/", "2/", "3/", "1/b", "5"))
 			s.wantBegun("1/")
 			if n := l.Close(); n != 1 {
 				t.Errorf("%d run", n)
@@ -225,7 +225,7 @@ func TestClosedLaneStartsNothing(t *testing.T) {
 			if len(s.released) != 4 {
 				t.Errorf("Close left %d of 4 unreleased", 4-len(s.released))
 			}
-			l.Push(things("late"))
+			l.Push(0, things("late"))
 			s.open("1/")
 			s.wantBegun("1/")
 			s.wantReleased("1/", "2/", "3/", "1/b", "5", "late")
@@ -244,5 +244,5 @@ func warmUp(l *Lane[thing]) {
 	for i := range 1000 {
 		names = append(names, fmt.Sprintf("w%d/w", i))
 	}
-	l.Push(things(names...))
+	l.Push(0, things(names...))
 }

@@ -43,7 +43,8 @@ func (p *partition[T]) busy() *store[T] {
 // errands are what came up under the lock and is to be done without it.
 type errands[T any] struct {
 	released []T
-	marked   []T // of them, what Completed is to be told of
+	runs     [][]T  // also released, where they lie
+	told     []Span // what Completed is to be told of
 	low      *Lane[T]
 	hired    *worker[T]
 }
@@ -78,17 +79,27 @@ func (e *errands[T]) do(pool *Pool[T]) {
 		go e.hired.work()
 		e.hired = nil
 	}
-	if len(e.released) > 0 {
-		for i := range e.released {
-			pool.o.Release(&e.released[i])
-		}
-		clear(e.released)
-		e.released = e.released[:0]
+	for _, run := range e.runs {
+		pool.release(run)
 	}
+	clear(e.runs)
+	e.runs = e.runs[:0]
+	pool.release(e.released)
+	e.released = e.released[:0]
 	if e.low != nil {
 		pool.o.Low(e.low)
 		e.low = nil
 	}
+}
+
+// release releases items and forgets them, so that what remembers them keeps nothing alive.
+func (p *Pool[T]) release(items []T) {
+	if p.o.Release != nil {
+		for i := range items {
+			p.o.Release(&items[i])
+		}
+	}
+	clear(items)
 }
 
 // claimable says whether a worker would find something to run in the lane now.
@@ -111,14 +122,16 @@ func (p *partition[T]) complete(l *Lane[T], s *slot[T], e *errands[T]) {
 	if s.keyed {
 		p.freeKey(s)
 	}
-	if s.marked {
-		e.marked = append(e.marked, s.item)
-	}
 	if p.pool.o.Release != nil {
 		e.released = append(e.released, s.item)
 	}
 	p.store.slab.give(s)
-	l.count--
+	p.uncount(l, 1, e)
+}
+
+// uncount takes items that have ended out of the lane's count.
+func (p *partition[T]) uncount(l *Lane[T], n int, e *errands[T]) {
+	l.count -= n
 	if l.full && l.count <= l.low {
 		l.full = false
 		if p.pool.o.Low != nil && !l.closed {
@@ -127,16 +140,24 @@ func (p *partition[T]) complete(l *Lane[T], s *slot[T], e *errands[T]) {
 	}
 }
 
+// tell notes that Completed is to be told of the item with this number.
+func (e *errands[T]) tell(number uint64) {
+	if n := len(e.told); n > 0 && e.told[n-1].First+uint64(e.told[n-1].N) == number {
+		e.told[n-1].N++
+		return
+	}
+	e.told = append(e.told, Span{First: number, N: 1})
+}
+
 // tell tells of the marked items that have completed.
 func (p *partition[T]) tell(l *Lane[T], e *errands[T]) {
-	if len(e.marked) == 0 {
+	if len(e.told) == 0 {
 		return
 	}
 	if p.pool.o.Completed != nil {
-		p.pool.o.Completed(l, e.marked)
+		p.pool.o.Completed(l, e.told)
 	}
-	clear(e.marked)
-	e.marked = e.marked[:0]
+	e.told = e.told[:0]
 }
 
 // freeKey hands the key of s to the item that waits for it.
@@ -196,9 +217,8 @@ func (p *partition[T]) drop(e *errands[T]) {
 	}
 	keep := p.pool.o.Release != nil
 	for st.queue.n > 0 {
-		if item := st.queue.pop(); keep {
-			e.released = append(e.released, item)
-		}
+		items, _ := st.queue.cut(st.queue.n)
+		e.runs = append(e.runs, items)
 	}
 	st.ready = list[T]{}
 	st.keys.clear()

@@ -25,6 +25,9 @@ package workers
 //   - an idle lane keeps its memory: IdleLanesAreCheap, ManyFailures; slots are not used again: StuckHeadCostsNoMemory
 //   - Low is called again and again: Marks, R
 //   - nil is a key, or an empty key is none: NoKeyAndEmptyKey
+//   - what a recall takes back of a run goes behind the others, or is numbered anew; a run is taken by key: R and more
+//   - marks of an earlier chunk count, or those of items that a closed lane gives up: Completed, R
+//   - an item of a run that is held is shown as it was pushed: HoldReplacesTheItem
 //   - a lane opened with another order does not wait for the old items: KeysOutliveTheirLane
 
 import (
@@ -40,6 +43,7 @@ import (
 //
 //   - every pushed item is handled to its end exactly once or released without, and released exactly once;
 //   - the items of a key start in push order and never overlap, holds, returns and reopened lanes included;
+//   - what a handler marked, and neither held nor gave back, Completed is told of once, before its release;
 //   - nothing is read after its release (Release spoils the record, so the race detector sees a late read);
 //   - Total and PerLane are not exceeded, and paused or closed lanes start nothing;
 //   - Len is exact at rest, Drained is closed exactly when it should be, and at the end nothing is left.
@@ -112,7 +116,7 @@ func (o *oracle) step() {
 }
 
 func (o *oracle) open(p *simPart) {
-	l := &simLane{part: p, pushed: map[string]int{}, next: map[string]int{}}
+	l := &simLane{part: p, pushed: map[string]int{}, next: map[string]int{}, told: map[uint64]int{}}
 	o.mu.Lock()
 	p.lane = l
 	o.lanes = append(o.lanes, l)
@@ -144,8 +148,11 @@ func (l *simLane) maybeStarting() bool {
 func (o *oracle) push(l *simLane, n int) {
 	recs := make([]*simRec, n)
 	o.mu.Lock()
+	l.number += uint64(o.rnd.IntN(2)) // the engine's numbers have holes, where a marker is no item
+	first := l.number
+	l.number += uint64(n)
 	for i := range recs {
-		it := &simItem{lane: l, allowed: 1}
+		it := &simItem{lane: l, number: first + uint64(i), allowed: 1}
 		if l.part.order != ByPartition {
 			k := o.rnd.IntN(1 + o.rnd.IntN(12))
 			it.noKey = k == 11
@@ -157,8 +164,7 @@ func (o *oracle) push(l *simLane, n int) {
 		recs[i] = o.give(it)
 	}
 	o.mu.Unlock()
-	full := l.Push(recs)
-	clear(recs) // the pool has its own copy
+	full := l.Push(first, recs)
 	if full {
 		o.mu.Lock()
 		l.fulls++
@@ -254,10 +260,10 @@ func (o *oracle) look(p *simPart) {
 	if s.Goroutines < 0 || s.Running > s.Peak {
 		o.t.Errorf("odd numbers: %+v", s)
 	}
-	o.pool.EachRunning(func(l *Lane[*simRec], r **simRec, since time.Duration) {
-		_ = o.key(r)
-		if (*r).item.lane != l.Owner() || since < 0 {
-			o.t.Errorf("an item that is not of this lane, or runs since %v", since)
+	o.pool.EachRunning(func(l *Lane[*simRec], r Look[*simRec], since time.Duration) {
+		_ = o.key(r.Item)
+		if it := (*r.Item).item; it.lane != l.Owner() || it.number != r.Number || since < 0 {
+			o.t.Errorf("an item that is not of this lane, or number %d, or runs since %v", r.Number, since)
 		}
 	})
 	l := p.lane
@@ -273,9 +279,12 @@ func (o *oracle) look(p *simPart) {
 	})
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	l.EachWaiting(func(r **simRec) {
-		old := *r
-		*r = o.give(old.item)
+	l.EachWaiting(func(r Look[*simRec]) {
+		old := *r.Item
+		if old.item.number != r.Number || r.Memo != old.item.memo() {
+			o.t.Errorf("item %d is shown with number %d and memo %v", old.item.number, r.Number, r.Memo)
+		}
+		*r.Item = o.give(old.item)
 		old.key = []byte("spoilt by its owner")
 	})
 }
@@ -325,6 +334,9 @@ func (o *oracle) report() {
 		for _, it := range l.items {
 			if it.released != 1 || !it.done && !l.closed {
 				o.violation("key %q, item %d: released %d times, done %v, runs %d", it.key, it.n, it.released, it.done, it.runs)
+			}
+			if told := o.timesTold(it); told > 1 || it.marked != (told == 1) {
+				o.violation("key %q, item %d: marked %v, Completed was told %d times", it.key, it.n, it.marked, told)
 			}
 		}
 	}

@@ -1,48 +1,92 @@
 package workers
 
-// queue holds the items that nobody has claimed, oldest first, in a ring that doubles when it is full.
-type queue[T any] struct {
-	buf  []T // its length is a power of two, or zero
-	head int // the oldest item
-	n    int
+// segment is a stretch of items with consecutive numbers: a push, or what is left of one.
+type segment[T any] struct {
+	items []T
+	first uint64 // the number of the first one
+	at    int    // the items before it were taken out
 }
 
-// push appends copies of the items.
-func (q *queue[T]) push(items []T) {
-	if q.n+len(items) > len(q.buf) {
-		q.grow(q.n + len(items))
-	}
-	tail := (q.head + q.n) & (len(q.buf) - 1)
-	k := copy(q.buf[tail:], items)
-	copy(q.buf, items[k:])
+// queue holds the items that nobody has claimed, oldest first, as the segments in which they came: no item is moved. Its
+// ring doubles when it is full.
+type queue[T any] struct {
+	ring []segment[T] // its length is a power of two, or zero
+	head int          // the oldest segment
+	used int          // segments
+	n    int          // items
+}
+
+func (q *queue[T]) slot(i int) *segment[T] { return &q.ring[(q.head+i)&(len(q.ring)-1)] }
+
+// push puts the items, of which there is at least one, behind all others.
+func (q *queue[T]) push(items []T, first uint64) {
+	q.grow()
+	*q.slot(q.used) = segment[T]{items: items, first: first}
+	q.used++
 	q.n += len(items)
 }
 
+// unshift puts items that were taken out before all others.
+func (q *queue[T]) unshift(items []T, first uint64) {
+	q.grow()
+	q.head = (q.head - 1) & (len(q.ring) - 1)
+	*q.slot(0) = segment[T]{items: items, first: first}
+	q.used++
+	q.n += len(items)
+}
+
+// oldest is the number of items in the oldest segment.
+func (q *queue[T]) oldest() int {
+	s := q.slot(0)
+	return len(s.items) - s.at
+}
+
+// cut takes up to most items off the oldest segment, where they lie, and returns the number of the first one.
+func (q *queue[T]) cut(most int) (items []T, first uint64) {
+	s := q.slot(0)
+	n := min(most, len(s.items)-s.at)
+	items, first = s.items[s.at:s.at+n:s.at+n], s.first+uint64(s.at)
+	q.advance(s, n)
+	return items, first
+}
+
 // pop takes the oldest item out and leaves nothing behind that would keep it alive.
-func (q *queue[T]) pop() T {
-	at := &q.buf[q.head]
-	item := *at
+func (q *queue[T]) pop() (item T, number uint64) {
+	s := q.slot(0)
+	at := &s.items[s.at]
+	item, number = *at, s.first+uint64(s.at)
 	var none T
 	*at = none
-	q.head = (q.head + 1) & (len(q.buf) - 1)
-	q.n--
-	return item
+	q.advance(s, 1)
+	return item, number
+}
+
+func (q *queue[T]) advance(s *segment[T], n int) {
+	q.n -= n
+	if s.at += n; s.at == len(s.items) {
+		*s = segment[T]{}
+		q.head = (q.head + 1) & (len(q.ring) - 1)
+		q.used--
+	}
 }
 
 // each visits the items, oldest first, where they lie.
-func (q *queue[T]) each(fn func(item *T)) {
-	for i := range q.n {
-		fn(&q.buf[(q.head+i)&(len(q.buf)-1)])
+func (q *queue[T]) each(fn func(item *T, number uint64)) {
+	for i := range q.used {
+		s := q.slot(i)
+		for j := s.at; j < len(s.items); j++ {
+			fn(&s.items[j], s.first+uint64(j))
+		}
 	}
 }
 
-func (q *queue[T]) grow(need int) {
-	size := max(2*len(q.buf), 16)
-	for size < need {
-		size *= 2
+// grow makes room for one more segment.
+func (q *queue[T]) grow() {
+	if q.used < len(q.ring) {
+		return
 	}
-	buf := make([]T, size)
-	k := copy(buf, q.buf[q.head:])
-	copy(buf[k:], q.buf[:q.head])
-	q.buf, q.head = buf, 0
+	ring := make([]segment[T], max(2*len(q.ring), 4))
+	k := copy(ring, q.ring[q.head:])
+	copy(ring[k:], q.ring[:q.head])
+	q.ring, q.head = ring, 0
 }

@@ -19,13 +19,18 @@ func (p *partition[T]) recall(w *worker[T], e *errands[T]) {
 	}
 	l := w.lane.Load()
 	done := max(begun-1, 0)
-	for _, s := range w.slots[:done] {
-		p.returned(l, s, e)
+	if w.run != nil {
+		p.completeRun(w, l, 0, done, e)
+		p.giveBackRun(w, l, begun, w.end)
+	} else {
+		for i, s := range w.slots[:done] {
+			p.returned(l, s, w.marks[i], e)
+		}
+		for i := w.end - 1; i >= begun; i-- {
+			p.giveBack(l, w.slots[i])
+		}
 	}
 	p.tell(l, e)
-	for i := w.end - 1; i >= begun; i-- {
-		p.giveBack(l, w.slots[i])
-	}
 	w.first, w.end = done, begun
 }
 

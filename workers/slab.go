@@ -12,12 +12,14 @@ const (
 	parked               // held by Task.Hold, and its handler has returned
 )
 
-// slot is the place of an item that is past the queue. Its address does not change, so that a handler can work on the
+// slot is the place of an item that is past the queue, and not in a run. Its address does not change, so that a handler can work on the
 // item in place. All but the item of a running handler is guarded by the partition's lock.
 type slot[T any] struct {
-	item T
-	hash uint64
-	came int64 // when it was pushed or resumed, in a pool that makes batches
+	item   T
+	number uint64
+	memo   any // what Hold was given to remember
+	hash   uint64
+	came   int64 // when it was pushed or resumed, in a pool that makes batches
 
 	chain *slot[T]   // next slot in the same bucket of the key table
 	next  *slot[T]   // the item that waits for this one's key
@@ -27,7 +29,6 @@ type slot[T any] struct {
 	state   state
 	keyed   bool    // it has a key, so it stands in the key table or another slot of its key stands there for it
 	resumed bool    // it was held before
-	marked  bool    // Task.Mark was called; the running handler's, like the item
 	holding bool    // Hold was called and the handler has not returned yet
 	verdict verdict // what Resume or Finish said in that time
 }
@@ -43,14 +44,14 @@ type slab[T any] struct {
 }
 
 // take returns an empty slot for the item. The caller sets its state.
-func (b *slab[T]) take(item T) *slot[T] {
+func (b *slab[T]) take(item T, number uint64) *slot[T] {
 	s := b.free
 	if s == nil {
 		s = b.addPage()
 	}
 	b.free, s.link = s.link, nil
 	b.used++
-	s.item = item
+	s.item, s.number = item, number
 	return s
 }
 
@@ -59,7 +60,10 @@ func (b *slab[T]) give(s *slot[T]) {
 	var none T
 	s.item = none
 	s.next, s.by = nil, nil
-	s.state, s.keyed, s.resumed, s.marked, s.holding, s.verdict = free, false, false, false, false, pending
+	if s.memo != nil {
+		s.memo = nil
+	}
+	s.state, s.keyed, s.resumed, s.holding, s.verdict = free, false, false, false, pending
 	s.link, b.free = b.free, s
 	b.used--
 }

@@ -28,6 +28,31 @@ func (p *Pool[T]) Stats() Stats {
 	return s
 }
 
+// Look is an item with what belongs to it.
+type Look[T any] struct {
+	Item   *T
+	Number uint64 // that it was pushed with
+	Memo   any    // that Hold was given when it was held last; nil if it was not held before
+}
+
+func (s *slot[T]) look() Look[T] { return Look[T]{&s.item, s.number, s.memo} }
+
+// look is the i-th item of the worker's chunk.
+func (w *worker[T]) look(i int) Look[T] {
+	if s := w.slotAt(i); s != nil {
+		return s.look()
+	}
+	return Look[T]{Item: &w.run[i], Number: w.runFirst + uint64(i)}
+}
+
+// slotAt is the slot of the i-th item of the worker's chunk; nil if it has none.
+func (w *worker[T]) slotAt(i int) *slot[T] {
+	if w.run != nil {
+		return w.holding
+	}
+	return w.slots[i]
+}
+
 // sighting is since when a worker has been seen at the same item.
 type sighting struct {
 	at    uint64
@@ -50,7 +75,7 @@ func (w *worker[T]) sight(at uint64, now int64) (since int64) {
 // items that others are claimed with); for the first item of a chunk, and so for every batch and for the single items
 // into which slow handlers' work is cut, it goes back to the start. fn runs under the lock of the item's lane: it may
 // read the item, which is not released before fn returns, but must not keep it, nor call into the pool.
-func (p *Pool[T]) EachRunning(fn func(l *Lane[T], item *T, since time.Duration)) {
+func (p *Pool[T]) EachRunning(fn func(l *Lane[T], it Look[T], since time.Duration)) {
 	for _, w := range p.everyone(nil) {
 		if w == nil {
 			continue
@@ -62,10 +87,10 @@ func (p *Pool[T]) EachRunning(fn func(l *Lane[T], item *T, since time.Duration))
 		l.part.mu.Lock()
 		if w.lane.Load() == l {
 			at, now := w.at.Load(), p.now()
-			if run := w.inHandler(at); len(run) > 0 {
+			if first, end := w.inHandler(at); first < end {
 				since := time.Duration(max(now-w.sight(at, now), 0))
-				for _, s := range run {
-					fn(l, &s.item, since)
+				for i := first; i < end; i++ {
+					fn(l, w.look(i), since)
 				}
 			}
 		}
@@ -73,18 +98,19 @@ func (p *Pool[T]) EachRunning(fn func(l *Lane[T], item *T, since time.Duration))
 	}
 }
 
-// inHandler returns the slots of the worker's chunk that its handler has now. Called under the partition's lock.
-func (w *worker[T]) inHandler(at uint64) []*slot[T] {
+// inHandler returns which items of the worker's chunk, from first up to end, its handler has now. Called under the
+// partition's lock.
+func (w *worker[T]) inHandler(at uint64) (first, end int) {
 	n := started(at)
 	switch {
 	case w.recalled:
-		return w.slots[w.first:w.end]
+		return w.first, w.end
 	case n == 0 || n > w.end && w.pool.o.BatchSize == 1:
-		return nil
+		return 0, 0
 	case w.pool.o.BatchSize > 1:
-		return w.slots[:w.end]
+		return 0, w.end
 	default:
-		return w.slots[n-1 : n]
+		return n - 1, n
 	}
 }
 
@@ -103,7 +129,8 @@ func (l *Lane[T]) Len() (waiting, running, held int) {
 			continue
 		}
 		at := w.at.Load()
-		running += len(w.inHandler(at))
+		first, end := w.inHandler(at)
+		running += end - first
 		if !w.recalled {
 			n := started(at)
 			if p.pool.o.BatchSize > 1 && n > 0 {
@@ -118,22 +145,22 @@ func (l *Lane[T]) Len() (waiting, running, held int) {
 // EachWaiting calls fn for the items of the lane that wait or are held, in no particular order, but not for those that a
 // worker has claimed. fn runs under the lane's lock and must not call into the pool. It may replace the item in place by
 // one with the same key; then the old value is the caller's again and the new one will be released.
-func (l *Lane[T]) EachWaiting(fn func(item *T)) {
+func (l *Lane[T]) EachWaiting(fn func(it Look[T])) {
 	p := l.part
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, h := range p.held {
 		if h.lane == l && !h.slot.holding {
-			fn(&h.slot.item)
+			fn(h.slot.look())
 		}
 	}
 	if st := p.store; st != nil && p.lane == l {
 		st.slab.each(func(s *slot[T]) {
 			if s.state == ready || s.state == blocked {
-				fn(&s.item)
+				fn(s.look())
 			}
 		})
-		st.queue.each(fn)
+		st.queue.each(func(item *T, number uint64) { fn(Look[T]{Item: item, Number: number}) })
 	}
 }
 

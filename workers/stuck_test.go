@@ -3,6 +3,7 @@ package workers
 import (
 	"encoding/binary"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -36,7 +37,7 @@ func TestStuckRecordHoldsUpNothing(t *testing.T) {
 				}})
 				l := p.Open(0, order, nil, 0, 0)
 				for from := uint64(0); from < n; from += 7500 {
-					l.Push(numbersFrom(from, 7500))
+					l.Push(0, numbersFrom(from, 7500))
 				}
 				<-through
 				close(gate)
@@ -79,7 +80,7 @@ func TestStuckHeadCostsNoMemory(t *testing.T) {
 				Low: func(*Lane[uint64]) { low <- struct{}{} },
 			})
 			l := p.Open(0, order, nil, 8192, 1024)
-			l.Push([]uint64{0})
+			l.Push(0, []uint64{0})
 			<-stuck
 			items := numbersFrom(1, 4096)
 			pump := func(n int) {
@@ -87,18 +88,18 @@ func TestStuckHeadCostsNoMemory(t *testing.T) {
 					for i := range items {
 						items[i] = items[i]%9_999 + 1 // never the key of the stuck one
 					}
-					if l.Push(items) {
+					if l.Push(0, slices.Clone(items)) {
 						<-low
 					}
 				}
 			}
 			pump(200_000)
-			pages, ring, heap := len(l.part.store.slab.pages), len(l.part.store.queue.buf), heapInUse()
+			pages, ring, heap := len(l.part.store.slab.pages), len(l.part.store.queue.ring), heapInUse()
 			pump(n)
 			if got := len(l.part.store.slab.pages); got > pages+64 { // 64 pages: what four workers and some luck may need
 				t.Errorf("the slab grew from %d to %d pages", pages, got)
 			}
-			if got := len(l.part.store.queue.buf); got > 2*ring {
+			if got := len(l.part.store.queue.ring); got > 2*ring {
 				t.Errorf("the queue grew from %d to %d", ring, got)
 			}
 			if got := heapInUse(); got > heap+1<<20 {
@@ -130,7 +131,7 @@ func TestMonitorRests(t *testing.T) {
 		}})
 		l := s.Open(1, Unordered, nil, 0, 0)
 		s.gate("stuck")
-		l.Push(things("stuck"))
+		l.Push(0, things("stuck"))
 		time.Sleep(time.Hour)
 		if n := timers.Load(); n != 0 {
 			t.Errorf("%d timers for a single item", n)
@@ -139,7 +140,7 @@ func TestMonitorRests(t *testing.T) {
 		time.Sleep(time.Hour)
 		before := timers.Load()
 		s.gate("among")
-		l.Push(things("1", "2", "among", "3", "4", "5", "6", "7", "8", "9", "10"))
+		l.Push(0, things("1", "2", "among", "3", "4", "5", "6", "7", "8", "9", "10"))
 		time.Sleep(time.Hour)
 		if n := timers.Load() - before; n < 1 || n > 5 {
 			t.Errorf("%d timers for a chunk that gets stuck", n)
@@ -168,14 +169,14 @@ func TestStuckByPartition(t *testing.T) {
 		synctest.Wait()
 		s.begun = nil
 		s.gate("2")
-		l.Push(things("1", "2", "3", "4", "5"))
+		l.Push(0, things("1", "2", "3", "4", "5"))
 		time.Sleep(10 * time.Millisecond)
 		n := 0
-		l.EachWaiting(func(*thing) { n++ })
+		l.EachWaiting(func(Look[thing]) { n++ })
 		if waiting, running, _ := l.Len(); n != 3 || waiting != 3 || running != 1 {
 			t.Errorf("%d visited, %d wait, %d run", n, waiting, running)
 		}
-		l.Push(things("6"))
+		l.Push(0, things("6"))
 		s.open("2")
 		s.wantBegun("1", "2", "3", "4", "5", "6")
 		l.Close()

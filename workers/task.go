@@ -17,7 +17,10 @@ func (t *Task[T]) Len() int { return t.n }
 
 // Item returns the i-th item, where the pool keeps it. The handler may change it, except what Options.Key reads and
 // what the callbacks of Lane.EachWaiting and Pool.EachRunning read.
-func (t *Task[T]) Item(i int) *T { return &t.slot(i).item }
+func (t *Task[T]) Item(i int) *T { return t.Look(i).Item }
+
+// Look is the i-th item with what belongs to it.
+func (t *Task[T]) Look(i int) Look[T] { return t.worker.look(t.at(i)) }
 
 // Worker returns the number of the worker that runs the task. Numbers start from 0 and are below the highest number of
 // workers there have been at once. A worker keeps its number as long as it lives, and no other worker has the same one
@@ -25,36 +28,42 @@ func (t *Task[T]) Item(i int) *T { return &t.slot(i).item }
 func (t *Task[T]) Worker() int { return t.worker.number }
 
 // Resumed says whether the i-th item was held before.
-func (t *Task[T]) Resumed(i int) bool { return t.slot(i).resumed }
+func (t *Task[T]) Resumed(i int) bool {
+	s := t.worker.slotAt(t.at(i))
+	return s != nil && s.resumed
+}
 
 // Mark has the i-th item told of to Options.Completed once the handler has returned, unless it is held or goes back.
-func (t *Task[T]) Mark(i int) { t.slot(i).marked = true }
+func (t *Task[T]) Mark(i int) { t.worker.marks[t.at(i)] = true }
 
-func (t *Task[T]) slot(i int) *slot[T] {
+// at is the place of the i-th item in the worker's chunk.
+func (t *Task[T]) at(i int) int {
 	if uint(i) >= uint(t.n) {
 		panic("workers: a task has no such item")
 	}
-	return t.worker.slots[t.base+i]
+	return t.base + i
 }
 
 // Hold keeps the i-th item unfinished beyond the return of the handler, without a worker. keep takes its place, with the
-// same key: typically a copy that does not pin what the original came in. Until Pool.Resume or Pool.Finish is called
+// same key and number: typically a copy that does not pin what the original came in. memo comes back with Task.Look when
+// it runs again. Until Pool.Resume or Pool.Finish is called
 // with the ticket, the later items of its key, and under ByPartition all later items of the lane, wait.
 //
 // The old value is the caller's again as soon as Hold returns: the pool does not read it any more and will not release
 // it. What is released in the end is keep, once. Holding an item twice in one task panics.
-func (t *Task[T]) Hold(i int, keep T) Ticket {
-	w, s := t.worker, t.slot(i)
+func (t *Task[T]) Hold(i int, keep T, memo any) Ticket {
+	w, at := t.worker, t.at(i)
 	l := w.lane.Load()
 	p := l.part
 	var e errands[T]
 	p.mu.Lock()
+	s := p.slotOf(w, at)
 	if s.holding {
 		p.mu.Unlock()
 		panic("workers: the item is held already")
 	}
 	ticket := Ticket{lane: l, number: p.pool.tickets.Add(1)}
-	s.item, s.holding, s.marked, s.verdict = keep, true, false, pending
+	s.item, s.memo, s.holding, s.verdict = keep, memo, true, pending
 	if p.held == nil {
 		p.held = make(map[uint64]heldItem[T])
 	}

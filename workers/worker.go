@@ -29,14 +29,18 @@ type worker[T any] struct {
 	lane  atomic.Pointer[Lane[T]]
 	began atomic.Int64 // when the chunk began, on the pool's clock
 
-	// The worker's own. Others read slots, under the lock, between claim and finish.
-	slots   []*slot[T]
-	size    int   // items of the chunk, at the claim
-	took    int64 // nanoseconds for the chunk
-	chunks  uint64
-	working bool
-	task    Task[T]
-	errands errands[T]
+	// The worker's own. Others read the chunk, under the lock, between claim and finish.
+	slots    []*slot[T]
+	run      []T    // instead of slots; see claimRun
+	runFirst uint64 // of the first item of run
+	holding  *slot[T]
+	marks    []bool // by item of the chunk: Task.Mark was called
+	size     int    // items of the chunk, at the claim
+	took     int64  // nanoseconds for the chunk
+	chunks   uint64
+	working  bool
+	task     Task[T]
+	errands  errands[T]
 
 	// Guarded by the partition's lock.
 	first, end int  // the slots that are not accounted for: all of them, or what a recall left
@@ -58,7 +62,8 @@ const (
 func started(at uint64) int { return int(at & startedMask) }
 
 func newWorker[T any](p *Pool[T]) *worker[T] {
-	w := &worker[T]{pool: p, slots: make([]*slot[T], 0, max(maxChunk, p.o.BatchSize))}
+	most := max(maxChunk, p.o.BatchSize)
+	w := &worker[T]{pool: p, slots: make([]*slot[T], 0, most), marks: make([]bool, most)}
 	w.task.worker = w
 	if p.o.Release != nil {
 		w.errands.released = make([]T, 0, cap(w.slots))
@@ -76,7 +81,7 @@ func (w *worker[T]) work() {
 		}
 	}()
 	if w.working { // a successor
-		w.visit(w.lane.Load(), w.run())
+		w.visit(w.lane.Load(), w.runChunk())
 	}
 	for {
 		l, next := w.pool.pick(w)
@@ -95,7 +100,7 @@ func (w *worker[T]) work() {
 // visit runs a few chunks of a lane. ran says that it has run one already.
 func (w *worker[T]) visit(l *Lane[T], ran bool) {
 	for turns := 0; w.turn(l, ran, turns); turns++ {
-		ran = w.run()
+		ran = w.runChunk()
 	}
 }
 
@@ -126,8 +131,8 @@ func (w *worker[T]) turn(l *Lane[T], ran bool, turns int) bool {
 	return w.size > 0
 }
 
-// run handles the items of the chunk until it is through or recalled.
-func (w *worker[T]) run() (ran bool) {
+// runChunk handles the items of the chunk until it is through or recalled.
+func (w *worker[T]) runChunk() (ran bool) {
 	handle, t := w.pool.o.Handle, &w.task
 	if !w.working {
 		w.working = true
