@@ -66,7 +66,7 @@ func (e *Engine) handle(t *task) {
 		}
 	}
 	r := &w.rec
-	w.own = *it.rec
+	lend(&w.own, it.rec)
 	r.Record, r.Attempt = &w.own, it.st.attempt()
 	if r.ep != ep { // a store of a pointer is not free
 		r.ep = ep

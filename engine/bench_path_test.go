@@ -1,0 +1,115 @@
+package engine
+
+import (
+	"context"
+	"encoding/binary"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// fetcher makes fetches out of a canned batch as the client does: a buffer for each response, records out of a pool.
+type fetcher struct {
+	batch   []byte
+	records int64 // in the batch
+	pool    recordPool
+	next    [benchPartitions]int64
+}
+
+func newFetcher() *fetcher {
+	f := &fetcher{batch: keyedBatch()}
+	f.records = int64(binary.BigEndian.Uint32(f.batch[57:]))
+	return f
+}
+
+func (f *fetcher) fetch(partition int32) kgo.FetchPartition {
+	raw := append(make([]byte, 0, len(f.batch)), f.batch...)
+	offset := f.next[partition]
+	binary.BigEndian.PutUint64(raw, uint64(offset))
+	f.next[partition] += f.records
+	p, _ := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
+		Topic: "t", Partition: partition, Offset: offset, DisableCRCValidation: true, Pools: []kgo.Pool{&f.pool},
+	}, &kmsg.FetchResponseTopicPartition{Partition: partition, RecordBatches: raw, HighWatermark: f.next[partition], LogStartOffset: -1}, nil, nil)
+	return p
+}
+
+// polls are as many rounds of fetches as make about 1.7 million records.
+const polls = 20
+
+func barePath(f *fetcher) float64 {
+	began := cpuTime()
+	for range polls {
+		for partition := range int32(benchPartitions) {
+			for _, r := range f.fetch(partition).Records {
+				handleNothing(r)
+				r.Recycle()
+			}
+		}
+	}
+	return float64(cpuTime()-began) / float64(polls*benchPartitions*f.records)
+}
+
+func enginePath(b *testing.B, f *fetcher, order Order) float64 {
+	e, err := New(Config{Brokers: []string{"none:9092"}, Group: "g", Topics: []string{"t"}, Order: order, Workers: 8,
+		Handler:    HandlerFunc(func(_ context.Context, r *Record) error { handleNothing(r.Record); return nil }),
+		DeadLetter: DeadLetter{GiveUp: GiveUpSkip}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	var eps []*epoch
+	for partition := range int32(benchPartitions) {
+		ep := e.assign(tp{"t", partition}, Owner{MemberID: "m"})
+		e.activate(ep, f.next[partition], -1)
+		eps = append(eps, ep)
+	}
+	full := func() bool {
+		for _, ep := range eps {
+			if waiting, running, _ := ep.lane.Len(); waiting+running >= e.cfg.PartitionRecords {
+				return true
+			}
+		}
+		return false
+	}
+	var d delivery
+	began := cpuTime()
+	for range polls {
+		for partition := range int32(benchPartitions) {
+			p := f.fetch(partition)
+			e.deliver(&d, "t", &p)
+		}
+		for full() {
+			<-e.flowKick
+		}
+	}
+	e.pool.Wait()
+	took := cpuTime() - began
+	for _, ep := range eps {
+		if frontier, _ := ep.frontier(); frontier != f.next[ep.partition] {
+			b.Fatalf("partition %d: settled up to %d of %d", ep.partition, frontier, f.next[ep.partition])
+		}
+		e.account(ep)
+		ep.lane.Close()
+		ep.endCtx(nil)
+	}
+	return float64(took) / float64(polls*benchPartitions*f.records)
+}
+
+// BenchmarkPath is BenchmarkOverhead without a broker, a network and a group: what becomes of fetched bytes until their records
+// are settled, and what a bare loop over the same fetches takes. It is less noisy, and shows what a change to that path does.
+func BenchmarkPath(b *testing.B) {
+	for _, order := range []Order{OrderUnordered, OrderKey, OrderPartition} {
+		b.Run("order="+string(order), func(b *testing.B) {
+			f := newFetcher()
+			var over, bare []float64
+			for range 2 * benchRounds() {
+				control := barePath(f)
+				bare = append(bare, control)
+				over = append(over, enginePath(b, f, order)-control)
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(median(over), "over-ns/record")
+			b.Logf("over the bare loop: %s ns a record; that takes %s", spread(over), spread(bare))
+		})
+	}
+}
