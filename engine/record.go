@@ -72,7 +72,7 @@ func cloneRecord(r *kgo.Record) *kgo.Record {
 
 // lend is *to = *from, the copy of the struct that a handler gets. While the collector marks, it is told of each pointer that is
 // written, and for whole structs at length, which made this the dearest part of a record's way. So what is as it was is left alone:
-// from one record to the next the topic is the same, and mostly there are no headers.
+// from one record to the next the topic is the same, often the millisecond, and mostly there are no headers.
 func lend(to, from *kgo.Record) {
 	if !knownFields {
 		*to = *from
@@ -84,7 +84,10 @@ func lend(to, from *kgo.Record) {
 	if to.Headers != nil || from.Headers != nil {
 		to.Headers = from.Headers
 	}
-	to.Key, to.Value, to.Timestamp, to.Context = from.Key, from.Value, from.Timestamp, from.Context
+	if to.Timestamp != from.Timestamp {
+		to.Timestamp = from.Timestamp
+	}
+	to.Key, to.Value, to.Context = from.Key, from.Value, from.Context
 	to.Partition, to.Offset, to.LeaderEpoch = from.Partition, from.Offset, from.LeaderEpoch
 	to.Attrs, to.ProducerEpoch, to.ProducerID = from.Attrs, from.ProducerEpoch, from.ProducerID
 }
