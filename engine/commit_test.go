@@ -213,6 +213,43 @@ func TestCommitPolicies(t *testing.T) {
 	}
 }
 
+// C2: a fetch with markers between its records settles as a whole: the records behind a marker are not taken for those before it.
+func TestMarkersWithinAFetch(t *testing.T) {
+	for _, order := range []Order{OrderUnordered, OrderKey, OrderPartition} {
+		t.Run(string(order), func(t *testing.T) {
+			inWorld(t, 1, func(w *world) {
+				tx := w.client(kgo.TransactionalID("tx"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+				defer tx.Close()
+				for _, values := range []string{"ab", "cd", "e"} {
+					if err := tx.BeginTransaction(); err != nil {
+						t.Fatal(err)
+					}
+					for _, v := range values {
+						if err := tx.ProduceSync(context.Background(), &kgo.Record{Topic: "t", Value: []byte(string(v))}).FirstErr(); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if err := tx.EndTransaction(context.Background(), kgo.TryCommit); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var log callLog
+				c := brisk(w.config(func(_ context.Context, r *Record) error { log.add(r); return nil }))
+				c.Order = order
+				m := w.start(c)
+				w.eventually("all are settled, the last marker included", func() bool { return m.part(0).Frontier == 8 })
+				got := log.all()
+				slices.Sort(got)
+				if !slices.Equal(got, []string{"a", "b", "c", "d", "e"}) {
+					t.Errorf("handled %v", got)
+				}
+				w.settled(m)
+				m.stop()
+			})
+		})
+	}
+}
+
 // C2 (bugs A13, B3): transaction markers, an aborted transaction and compaction leave holes; the commit passes them up to the end
 // of the log, and nothing is left in memory.
 func TestHolesInOffsets(t *testing.T) {

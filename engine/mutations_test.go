@@ -26,6 +26,7 @@ package engine
 //	the session counts from the sending of an answered JoinGroup     SlowJoinDoesNotSuspend
 //	an attempt is judged by the epoch's present context             SlowReturnAfterSuspension
 //	transaction markers are not tracked                             HolesInOffsets
+//	records behind a marker get the numbers of those before it      MarkersWithinAFetch
 //	an open transaction is called a stalled fetch                   HangingTransaction
 //	a topic that was created again is not noticed                   TopicIsCreatedAgain
 //	a failure does not end a batch under OrderPartition             BatchByPartition
