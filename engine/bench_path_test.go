@@ -86,7 +86,7 @@ func enginePath(b *testing.B, f *fetcher, order Order) float64 {
 	e.pool.Wait()
 	took := cpuTime() - began
 	for _, ep := range eps {
-		if frontier, _ := ep.frontier(); frontier != f.next[ep.partition] {
+		if frontier := ep.frontier(); frontier != f.next[ep.partition] {
 			b.Fatalf("partition %d: settled up to %d of %d", ep.partition, frontier, f.next[ep.partition])
 		}
 		e.account(ep)
