@@ -36,6 +36,37 @@ package engine
 //	Stop waits for Run whatever its context says                    StopInEveryState
 //	a hard stop ends no context, or does not cut the drain short    HardStop
 //	Status shows the bytes of the last fetch                        RebalanceChurn, RandomSteps
+//	nothing of an earlier window is passed over                     FinishedIsNotRedone, RedoneAtFullSpeed, ClaimCarriesOn, KilledByARecord
+//	a claim does not carry the window of the owner before           ClaimCarriesOn, JoinedWindow
+//	a window is believed whatever the committed offset is           WhatACommitSays
+//	a window is believed whatever its topic's id is                 WhatACommitSays, RecreatedTopicIsHandledWhole
+//	the id of the topic that is fetched is not looked at (2)        RecreatedTopicIsHandledWhole
+//	a window is believed whatever the leader epoch is               WhatACommitSays, TruncatedAndWrittenAnew, JoinedWindow
+//	a renewed epoch forgets what the one before had settled         TruncatedAndWrittenAnew
+//	a window lists only the first record that is undone             ClaimCarriesOn, MetadataDoesNotFit, JoinedWindow
+//	a window is taken amid a delivery (2)                           JoinedWindow
+//	a run reaches into offsets that no run of before covers (2)     JoinedWindow
+//	an offset whose metadata was refused is not sent again          MetadataDoesNotFit
+//	metadata that was refused makes later ones no shorter           MetadataDoesNotFit
+//	commits go out only where the frontier moves                    QuietCommits, FinishedIsNotRedone
+//	commits go out at each interval                                 QuietCommits
+//	nothing is ever suspected                                       CrashLoop, KilledByARecord
+//	one unclean end is enough for a suspicion                       UncleanEndsInARow, ClaimCarriesOn
+//	an idle partition is suspected                                  UncleanEndsInARow
+//	a claim does not count itself as unclean                        CrashLoop, KilledByARecord
+//	a clean end, or progress, does not clear the count              UncleanEndsInARow, CrashLoop
+//	a drain that is not over is a clean end (2)                     DeathInADrainIsUnclean
+//	suspected records run as many at a time as others               SuspectsAreAnnounced
+//	batches stay whole under suspicion, or are not announced        SuspectsAreAnnounced
+//	a suspected record starts without its announcement              SuspectsAreAnnounced, CrashLoop
+//	a suspected record starts though its announcement failed        AnnouncementFails
+//	an announcement that failed counts as a start (2)               AnnouncementFails
+//	announced starts are not counted on by the next process         CrashLoop, KilledByARecord
+//	announced starts have no limit                                  CrashLoop, KilledByARecord
+//	a suspicion is never lifted                                     SuspicionIsLifted
+//	Unhold gives no new starts to a record that was held (2)        UnholdAfterCrashes
 //
 // (1) with the check in the revoke and the fence of the commit both gone, and the client's own CommitOffsets, which rejoins under
 // another member id, in place of the plain request: any one of the three is enough.
+//
+// (2) as the engine was when the test was written.
