@@ -246,6 +246,7 @@ func TestUncleanEndsInARow(t *testing.T) {
 				if m.count(EventCrashLoop) > 0 {
 					t.Error("suspected")
 				}
+				time.Sleep(time.Minute)
 				w.die(m)
 			}
 		})
