@@ -63,7 +63,8 @@ func (b *breakers) holdIfOpen(e *Engine, ep *epoch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.of(ep.topic).open {
-		e.stop(ep, stopBreaker, errBreaker)
+		e.setStop(ep, stopBreaker, errBreaker)
+		e.wakeFlow()
 	}
 }
 
@@ -92,7 +93,7 @@ func (b *breakers) admit(e *Engine, ep *epoch) bool {
 		e.health.set("breaker "+ep.topic, errBreaker)
 		for _, other := range e.allEpochs() {
 			if other.topic == ep.topic {
-				e.stop(other, stopBreaker, errBreaker)
+				e.setStop(other, stopBreaker, errBreaker)
 			}
 		}
 	}
@@ -100,6 +101,7 @@ func (b *breakers) admit(e *Engine, ep *epoch) bool {
 	if trip {
 		e.emit(Event{Name: EventBreakerOpen, Topic: ep.topic, Partition: -1, Count: int64(n),
 			Hint: "too large a share of what settled was dead-lettered; the topic's work is held until Engine.ResetBreaker or a restart"})
+		e.flowNow()
 	}
 	return !trip
 }

@@ -46,6 +46,7 @@ type Engine struct {
 	metadataMax atomic.Int64  // bytes of a commit's metadata; 0 = none is sent
 	kick        chan struct{} // asks the committer for a commit
 	flowKick    chan struct{} // asks for a look at who may be resumed
+	flows       flowState     // whom flow has to look at
 	topicKick   chan struct{} // asks for a look at the topics
 
 	workers, workersPer atomic.Int64 // the limits in force
@@ -98,6 +99,7 @@ func New(cfg Config) (*Engine, error) {
 		kick:      make(chan struct{}, 1),
 		flowKick:  make(chan struct{}, 1),
 		topicKick: make(chan struct{}, 1),
+		flows:     flowState{holding: map[*epoch]struct{}{}, brief: map[*epoch]struct{}{}},
 		connected: make(chan struct{}),
 		ready:     make(chan struct{}),
 		stopC:     make(chan struct{}),

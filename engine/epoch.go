@@ -117,6 +117,7 @@ type epoch struct {
 	stopErr  error
 	retryAt  time.Time // when a fetch error is tried again
 	isPaused bool      // as the client was last told
+	pause    pauseNote // since when, and what was said of it
 	backoff  time.Duration
 
 	held map[*retryState]struct{} // parked for a retry, for outputs or for a dead letter
@@ -125,6 +126,9 @@ type epoch struct {
 	outputs, deadLetters writeFailure // what can't be written now
 
 	settled *breaker // counts its topic's successes
+
+	counted int64  // of bytes, in flowState.total; this and round are under the engine's lock
+	round   uint64 // of flow that saw it last
 
 	// The log, as last heard of.
 	logStart, hwm, lso atomic.Int64

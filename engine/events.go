@@ -30,7 +30,7 @@ const (
 	EventLost             EventName = "lost"                     // another member may own it; nothing was committed
 	EventRenewed          EventName = "renewed"                  // a new epoch of the same assignment, at another offset
 	EventSuspended        EventName = "suspended"                // the coordinator is silent: nothing starts, nothing is committed
-	EventResumed          EventName = "resumed"                  //
+	EventResumed          EventName = "resumed"                  // the end of a suspension
 	EventSessionEnded     EventName = "session_ended"            // the client rejoins
 	EventLeaveFailed      EventName = "leave_failed"             //
 	EventCommitFailed     EventName = "commit_failed"            // Count = times in a row
@@ -42,7 +42,8 @@ const (
 	EventSkipped          EventName = "skipped"                  // settled without its work, by policy
 	EventHeld             EventName = "held"                     // the partition stops at this record
 	EventKeyHeld          EventName = "key_held"                 // it waits because an earlier record of its key was dead-lettered
-	EventPaused           EventName = "paused"                   // fetching stops for a reason that needs somebody
+	EventPaused           EventName = "paused"                   // fetching stops for a reason that needs somebody, or for long; Reason, Took so far
+	EventUnpaused         EventName = "unpaused"                 // the end of a pause that was an event; Took = how long it lasted
 	EventBreakerOpen      EventName = "breaker_open"             //
 	EventBreakerReset     EventName = "breaker_reset"            //
 	EventFetchFailed      EventName = "fetch_failed"             //
@@ -74,7 +75,10 @@ type Event struct {
 	Owner     Owner
 	Took      time.Duration
 	Err       error
+	Reason    string // of a pause: as in PartitionStatus.Paused, with commas between
 	Hint      string // what it means, and what to do
+
+	minor bool // worth an info line only
 }
 
 var eventLevels = map[EventName]zerolog.Level{
@@ -92,7 +96,7 @@ var eventLevels = map[EventName]zerolog.Level{
 // emit logs an event as one line, and tells OnEvent.
 func (e *Engine) emit(ev Event) {
 	level, ok := eventLevels[ev.Name]
-	if !ok {
+	if !ok || ev.minor {
 		level = zerolog.InfoLevel
 	}
 	e.counts.event(ev.Name)
@@ -111,6 +115,9 @@ func (e *Engine) emit(ev Event) {
 		}
 		if ev.Took != 0 {
 			l.Dur("took", ev.Took)
+		}
+		if ev.Reason != "" {
+			l.Str("reason", ev.Reason)
 		}
 		if ev.Err != nil {
 			l.Err(ev.Err)

@@ -25,7 +25,7 @@ func (e *Engine) fetchLoop(ctx context.Context) {
 					e.deliverTopic(&d, &fs[i].Topics[j])
 				}
 			}
-			e.flow()
+			e.flowNow()
 		}
 		e.cl.AllowRebalance() // a poll that returned an error counts, too
 		if ctx.Err() != nil || e.cl.Context().Err() != nil {
@@ -187,6 +187,7 @@ func (e *Engine) deliver(d *delivery, topic string, p *kgo.FetchPartition) {
 		return
 	}
 	d.handOver(ep, now)
+	e.touch(ep)
 }
 
 // handOver gives the records to the lane: p.Records is its from then on.
@@ -321,7 +322,7 @@ func (e *Engine) fetchError(topic string, partition int32, err error) {
 		return
 	}
 	ep.mu.Lock()
-	ep.backoff = min(max(2*ep.backoff, time.Second), 30*time.Second)
+	ep.backoff = min(max(2*ep.backoff, time.Second), fetchBackoffMax)
 	ep.retryAt = time.Now().Add(ep.backoff)
 	ep.mu.Unlock()
 	e.emit(Event{Name: EventFetchFailed, Topic: topic, Partition: partition, Err: err, Hint: fetchHint(err)})

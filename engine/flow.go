@@ -2,9 +2,10 @@ package engine
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/gaplesshq/gapless/tracker"
 	"github.com/rs/zerolog"
 )
 
@@ -14,22 +15,68 @@ const spanHeadroom = 1 << 20
 // flowTick is how often paused partitions are looked at while there are any. A resume waits for the fetch in flight anyway.
 const flowTick = 5 * time.Millisecond
 
-// flowLoop resumes partitions as their lanes drain. It ticks only while something is paused.
+// flowShare bounds the processor time of those looks where thousands are paused: one part in so many.
+const flowShare = 10
+
+// flowAllTick is how often everything is looked at, whether it changed or not.
+const flowAllTick = time.Second
+
+// flowState says which partitions flow has to look at. A look costs what changed, not what is assigned.
+type flowState struct {
+	mu      sync.Mutex // guards changed; taken last
+	changed []*epoch   // delivered to, stopped or resumed since the last look; doubles do no harm
+	spare   []*epoch
+	all     atomic.Bool // something was assigned or taken away
+
+	// Under Engine.mu.
+	total   int64               // bytes pinned: exact under pressure, else at most too high
+	over    bool                // MaxBytes are reached
+	pressed bool                // they were, and some partition is paused for it still
+	holding map[*epoch]struct{} // pin bytes
+	brief   map[*epoch]struct{} // may change by themselves, or have something to tell later
+	round   uint64              // counts the looks
+	eps     []*epoch            // scratch
+	untold  []Event             // to be emitted once no lock is held
+
+	tellMu sync.Mutex // keeps their order
+}
+
+// glance says how far a look goes; all of them see what changed.
+type glance uint8
+
+const (
+	lookChanged glance = iota // after a poll
+	lookBrief               // and what may change by itself
+	lookAll                 // a full recomputation: after an assignment or a revoke, and now and then to be safe
+)
+
+// flowLoop resumes partitions as their lanes drain. It ticks only while something is paused that may drain.
 func (e *Engine) flowLoop(ctx context.Context) {
+	every := time.NewTicker(flowAllTick)
+	defer every.Stop()
+	var soon <-chan time.Time
+	stop := func() {}
 	for {
+		how, kick := lookBrief, e.flowKick
+		if soon != nil {
+			kick = nil // the next tick is near
+		}
 		select {
 		case <-ctx.Done():
-			return
-		case <-e.flowKick:
-		}
-		for e.flow() && ctx.Err() == nil {
-			tick, stop := after(flowTick)
-			select {
-			case <-ctx.Done():
-			case <-tick:
-			}
 			stop()
+			return
+		case <-soon:
+		case <-kick:
+		case <-every.C:
+			how = lookAll
 		}
+		stop()
+		soon, stop = nil, func() {}
+		begun := time.Now()
+		if e.flow(how) {
+			soon, stop = after(max(flowTick, flowShare*time.Since(begun)))
+		}
+		e.tell()
 	}
 }
 
@@ -40,8 +87,28 @@ func (e *Engine) wakeFlow() {
 	}
 }
 
+// touch has the next look include a partition.
+func (e *Engine) touch(ep *epoch) {
+	f := &e.flows
+	f.mu.Lock()
+	f.changed = append(f.changed, ep)
+	f.mu.Unlock()
+}
+
+// touchAll makes the next look a full one.
+func (e *Engine) touchAll() {
+	e.flows.all.Store(true)
+	e.wakeFlow()
+}
+
 // stop sets a reason to pause a partition, and clears nothing.
 func (e *Engine) stop(ep *epoch, why stopReason, err error) {
+	e.setStop(ep, why, err)
+	e.flowNow()
+}
+
+// setStop is stop without a look: the caller sees to that, once it holds no lock of its own.
+func (e *Engine) setStop(ep *epoch, why stopReason, err error) {
 	ep.mu.Lock()
 	ep.stops |= why
 	if err != nil {
@@ -51,7 +118,7 @@ func (e *Engine) stop(ep *epoch, why stopReason, err error) {
 		ep.lane.Pause()
 	}
 	ep.mu.Unlock()
-	e.flow()
+	e.touch(ep)
 }
 
 // resume takes a reason away.
@@ -63,6 +130,7 @@ func (e *Engine) resume(ep *epoch, why stopReason) {
 	}
 	e.unpauseLane(ep)
 	ep.mu.Unlock()
+	e.touch(ep)
 	e.wakeFlow()
 }
 
@@ -73,26 +141,64 @@ func (e *Engine) unpauseLane(ep *epoch) {
 	}
 }
 
+// flowNow looks at what changed and says what there is to say.
+func (e *Engine) flowNow() {
+	if e.flow(lookChanged) {
+		e.wakeFlow()
+	}
+	e.tell()
+}
+
 // flow makes the client's pause set what it should be: a pure function of what is assigned and how full it is. It says whether
 // to look again soon: something is paused that may drain by itself.
-func (e *Engine) flow() (again bool) {
+func (e *Engine) flow(how glance) (again bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var total int64
-	for _, ep := range e.epochs {
-		total += e.account(ep)
+	f := &e.flows
+	changed := f.take()
+	if f.all.Swap(false) {
+		how = lookAll
+	}
+	var eps []*epoch
+	if how != lookAll {
+		eps = f.partial(e, how, changed)
+		for _, ep := range eps {
+			e.count(ep)
+		}
+		if f.total >= e.cfg.MaxBytes && !f.over { // who holds anything is to be paused
+			how = lookAll
+		}
+	}
+	if how == lookAll {
+		eps = f.begin(e)
+		for _, ep := range eps {
+			e.count(ep)
+		}
+	}
+	f.over = f.total >= e.cfg.MaxBytes
+	f.pressed = f.pressed && how == lookChanged || f.over
+	var now time.Time
+	if len(eps) > 0 {
+		now = time.Now()
 	}
 	var pause, unpause map[string][]int32
-	for _, ep := range e.epochs {
-		if !ep.is(phaseActive) {
+	for _, ep := range eps {
+		ep.mu.Lock()
+		if !ep.flows() {
+			ep.mu.Unlock()
 			continue
 		}
-		ep.mu.Lock()
-		e.weigh(ep, total)
-		want := ep.stops != 0
-		if ep.stops&stopsBriefly != 0 {
-			again = true
+		if ep.lane != nil {
+			e.weigh(ep, f.total, now)
 		}
+		if ev, ok := ep.notePause(now); ok {
+			f.untold = append(f.untold, ev)
+		}
+		if ep.stops&stopTotal != 0 {
+			f.pressed = true
+		}
+		f.keep(ep)
+		want := ep.stops != 0
 		if want != ep.isPaused {
 			ep.isPaused = want
 			if e.log.GetLevel() <= zerolog.DebugLevel { // many times a second where handlers are slow: no event
@@ -113,10 +219,85 @@ func (e *Engine) flow() (again bool) {
 	if len(unpause) > 0 {
 		e.cl.ResumeFetchPartitions(unpause)
 	}
-	if again {
-		e.wakeFlow()
+	clear(f.eps) // pins no epoch that has ended
+	return len(f.brief) > 0
+}
+
+// take returns what changed since the last look. The engine's lock is held, so that the two lists can take turns.
+func (f *flowState) take() []*epoch {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	changed := f.changed
+	clear(f.spare)
+	f.changed, f.spare = f.spare[:0], changed
+	return changed
+}
+
+// partial lists what a look has to see beside a full one: whatever else is assigned holds no more than at the look before, and was
+// not paused then. The engine's lock is held.
+func (f *flowState) partial(e *Engine, how glance, changed []*epoch) []*epoch {
+	f.round++
+	eps := f.eps[:0]
+	add := func(ep *epoch) {
+		if ep.round != f.round && e.epochs[ep.tp] == ep {
+			ep.round = f.round
+			eps = append(eps, ep)
+		}
 	}
-	return again
+	for _, ep := range changed {
+		add(ep)
+	}
+	if how == lookBrief {
+		for ep := range f.brief {
+			add(ep)
+		}
+		if f.pressed { // a partition resumes when others have drained
+			for ep := range f.holding {
+				add(ep)
+			}
+		}
+	}
+	f.eps = eps
+	return eps
+}
+
+// begin forgets what was counted, for a full look. The engine's lock is held.
+func (f *flowState) begin(e *Engine) []*epoch {
+	f.total = 0
+	f.holding, f.brief = map[*epoch]struct{}{}, map[*epoch]struct{}{}
+	f.eps = f.eps[:0]
+	for _, ep := range e.epochs {
+		ep.counted = 0
+		f.eps = append(f.eps, ep)
+	}
+	return f.eps
+}
+
+// keep notes whether the looks to come have to see the partition even where nothing was delivered to it. ep.mu and the engine's
+// lock are held.
+func (f *flowState) keep(ep *epoch) {
+	if ep.stops&stopsBriefly != 0 || ep.stops == 0 && ep.pause.announced {
+		f.brief[ep] = struct{}{}
+	} else {
+		delete(f.brief, ep)
+	}
+}
+
+// count accounts for a partition in the total. The engine's lock is held.
+func (e *Engine) count(ep *epoch) {
+	bytes := e.account(ep)
+	e.flows.total += bytes - ep.counted
+	ep.counted = bytes
+	if bytes > 0 {
+		e.flows.holding[ep] = struct{}{}
+	} else {
+		delete(e.flows.holding, ep)
+	}
+}
+
+// flows says whether the client is told of the epoch. One that begins is, where it has to wait for its log. ep.mu is held.
+func (ep *epoch) flows() bool {
+	return ep.is(phaseActive) || ep.is(phaseStarting) && ep.stops&stopNotAssigned != 0
 }
 
 func addPartition(m map[string][]int32, p tp) map[string][]int32 {
@@ -129,7 +310,7 @@ func addPartition(m map[string][]int32, p tp) map[string][]int32 {
 
 // weigh sets or clears the reasons that follow from how full the partition is. Between the low and the high mark a reason
 // stays as it is, so that the client is not told to pause and resume in turn: each pause costs a refetch. ep.mu is held.
-func (e *Engine) weigh(ep *epoch, total int64) {
+func (e *Engine) weigh(ep *epoch, total int64, now time.Time) {
 	waiting, running, held := ep.lane.Len()
 	mark := func(why stopReason, over, under bool) {
 		if over {
@@ -145,7 +326,7 @@ func (e *Engine) weigh(ep *epoch, total int64) {
 	mark(stopTotal, total >= e.cfg.MaxBytes && ep.bytes > 0, total <= e.cfg.MaxBytes/4*3 || ep.bytes == 0)
 	span := ep.tr.Span()
 	mark(stopSpan, span >= maxSpan-spanHeadroom, span <= maxSpan-2*spanHeadroom)
-	if ep.stops&stopFetchError != 0 && !time.Now().Before(ep.retryAt) {
+	if ep.stops&stopFetchError != 0 && !now.Before(ep.retryAt) {
 		ep.stops &^= stopFetchError
 	}
 	if ep.stops == 0 {
@@ -154,88 +335,3 @@ func (e *Engine) weigh(ep *epoch, total int64) {
 }
 
 const maxSpan = 1 << 25
-
-// account forgets slices whose records are all finished, copies the leftovers of those that are mostly finished, and returns
-// the bytes that the partition still pins.
-func (e *Engine) account(ep *epoch) int64 {
-	ep.mu.Lock()
-	defer ep.mu.Unlock()
-	if ep.tr == nil {
-		return 0
-	}
-	keep := ep.slices[:0]
-	var sum int64
-	leftovers := false
-	for _, s := range ep.slices {
-		left := ep.tr.Undone(s.first, s.n)
-		if left == 0 {
-			continue
-		}
-		s.leftover = left <= s.n/leftoverShare && s.looked != left // a look at the lane is worth it when something has changed
-		s.looked = left
-		leftovers = leftovers || s.leftover && !s.copied
-		sum += s.bytes + s.copies
-		keep = append(keep, s)
-	}
-	clear(ep.slices[len(keep):])
-	ep.slices = keep
-	if len(keep) == 0 && cap(keep) > 64 {
-		ep.slices = nil
-	}
-	ep.bytes = sum
-	if leftovers && sum > e.cfg.PartitionBytes/4 {
-		ep.copyLeftovers()
-	}
-	return ep.bytes
-}
-
-// leftoverShare: a slice of which less than one in so many records is left is copied rather than kept whole.
-const leftoverShare = 8
-
-// copyLeftovers gives the waiting records of mostly finished slices memory of their own, so that they no longer pin their
-// fetch. Running ones belong to their handler and can't be copied: their slice counts whole until they return. ep.mu is held.
-func (ep *epoch) copyLeftovers() {
-	type found struct {
-		bytes   int64
-		waiting int
-	}
-	copies := map[int]found{}
-	ep.lane.EachWaiting(func(in look) {
-		i := ep.sliceOf(tracker.Seq(in.Number))
-		if i < 0 || ep.slices[i].copied || !ep.slices[i].leftover {
-			return
-		}
-		if rec := *in.Item; rec.Context != nil { // still the fetch's
-			*in.Item = cloneRecord(rec)
-			rec.Recycle()
-		}
-		f := copies[i]
-		copies[i] = found{f.bytes + sizeOf(*in.Item), f.waiting + 1}
-	})
-	for i, f := range copies {
-		s := &ep.slices[i]
-		ep.bytes -= s.bytes + s.copies
-		s.copies = f.bytes
-		if s.looked <= f.waiting { // nothing of it runs, so nothing pins the fetch any more
-			s.bytes, s.copied = 0, true
-		}
-		ep.bytes += s.bytes + s.copies
-	}
-}
-
-// sliceOf finds the slice that a record came in.
-func (ep *epoch) sliceOf(seq tracker.Seq) int {
-	lo, hi := 0, len(ep.slices)
-	for lo < hi {
-		mid := (lo + hi) / 2
-		if ep.slices[mid].first+tracker.Seq(ep.slices[mid].n) <= seq {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	if lo < len(ep.slices) && ep.slices[lo].first <= seq {
-		return lo
-	}
-	return -1
-}

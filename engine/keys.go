@@ -33,16 +33,14 @@ func (e *Engine) rememberKey(ep *epoch, it *item) {
 	if m.keys[string(it.rec.Key)] == nil {
 		m.keys[string(it.rec.Key)] = &keyState{}
 	}
-	n := len(m.keys)
-	crossed := n >= e.cfg.DeadLetter.AfterKeyMax && !m.full
+	crossed := len(m.keys) >= e.cfg.DeadLetter.AfterKeyMax && !m.full
 	if crossed {
 		m.full = true
-		e.stop(ep, stopKeys, nil)
+		e.setStop(ep, stopKeys, nil)
 	}
 	m.mu.Unlock()
 	if crossed {
-		e.emit(Event{Name: EventPaused, Topic: ep.topic, Partition: ep.partition, Offset: it.rec.Offset, Count: int64(n),
-			Hint: "DeadLetter.AfterKeyMax keys with dead letters are remembered; release some (Engine.ReleaseKey), or restart to forget them"})
+		e.flowNow()
 	}
 }
 

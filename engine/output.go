@@ -151,7 +151,7 @@ func (e *Engine) noteWriteFailure(st *retryState, err error) time.Duration {
 		ep.stopErr = err
 	}
 	ep.mu.Unlock()
-	e.flow()
+	e.touch(ep)
 	ev := Event{Name: EventOutputFailed, Topic: ep.topic, Partition: ep.partition, Offset: st.rec.Offset, Err: err, Count: int64(st.tries),
 		Hint: "the partition holds and the write is tried again with backoff; check the topic that the outputs go to"}
 	if st.stage == stageDeadLetter {
@@ -161,6 +161,7 @@ func (e *Engine) noteWriteFailure(st *retryState, err error) time.Duration {
 	if st.tries == 1 || st.tries%10 == 0 {
 		e.emit(ev)
 	}
+	e.flowNow()
 	return min(time.Second<<min(st.tries-1, 5), 30*time.Second)
 }
 

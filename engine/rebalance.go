@@ -127,6 +127,7 @@ func (e *Engine) assign(p tp, owner Owner) *epoch {
 		old.isPaused = false
 		old.mu.Unlock()
 		e.mu.Unlock()
+		e.touchAll()
 		return old
 	}
 	e.epochs[p] = ep
@@ -168,6 +169,7 @@ func (e *Engine) activate(ep *epoch, offset int64, leaderEpoch int32) {
 		lane.Close()
 		return
 	}
+	e.touchAll()
 	e.breakers.holdIfOpen(e, ep)
 	if err := e.storeErr(); err != nil {
 		e.stop(ep, stopStore, err)
@@ -269,6 +271,7 @@ func (e *Engine) end(ep *epoch, cause error) bool {
 		e.zombies[ep] = struct{}{}
 	}
 	e.mu.Unlock()
+	e.touchAll()
 	return true
 }
 

@@ -340,7 +340,7 @@ func TestAssignedTwice(t *testing.T) {
 		a := w.start(c)
 		w.eventually("the first runs, and the partition is full", func() bool { return gates.isAt("k=0") && len(a.part(0).Paused) > 0 })
 		a.e.onAssigned(context.Background(), a.e.cl, map[string][]int32{"t": {0}})
-		w.eventually("paused at the client again", func() bool { a.e.flow(); return len(a.e.cl.PauseFetchPartitions(nil)) == 1 })
+		w.eventually("paused at the client again", func() bool { a.e.flow(lookBrief); return len(a.e.cl.PauseFetchPartitions(nil)) == 1 })
 		gates.openAll()
 		w.produce(0, "k=10")
 		w.eventually("committed", func() bool { return w.committed("t", 0) == 11 })

@@ -171,6 +171,7 @@ func (e *Engine) complete(st *retryState, how settled) {
 // unhold takes a record off its epoch's list of what is parked.
 func (e *Engine) unhold(st *retryState) {
 	if st.ep.unhold(st) {
+		e.touch(st.ep)
 		e.wakeFlow()
 	}
 }

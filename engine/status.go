@@ -89,6 +89,7 @@ type PartitionStatus struct {
 	BusiestKey        string   `json:"busiest_key,omitempty"`
 	BusiestKeyWaiting int      `json:"busiest_key_waiting,omitempty"`
 	Paused            []string `json:"paused,omitempty"` // why fetching is paused
+	PausedSeconds     float64  `json:"paused_seconds"`   // how long it has been, in all, since the assignment
 	Error             string   `json:"error,omitempty"`
 	CommitError       string   `json:"commit_error,omitempty"`
 }
@@ -198,7 +199,7 @@ func (ep *epoch) status(now time.Time, running map[stuckRecord]OldestRecord) Par
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	s.Committed, s.Bytes = ep.acked, ep.bytes
-	s.Paused = ep.stops.strings()
+	s.Paused, s.PausedSeconds = ep.stops.strings(), ep.pause.lasted(now).Seconds()
 	if ep.stopErr != nil {
 		s.Error = ep.stopErr.Error()
 	}

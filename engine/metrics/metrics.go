@@ -44,6 +44,7 @@ var partitionGauges = []gauge{
 	{desc("partition_parked", "Records that wait for a retry, outputs or a dead letter.", partitionLabels...), func(p *engine.PartitionStatus) float64 { return float64(p.Parked) }},
 	{desc("partition_bytes", "Memory that held records pin.", partitionLabels...), func(p *engine.PartitionStatus) float64 { return float64(p.Bytes) }},
 	{desc("partition_paused", "1 = fetching is paused.", partitionLabels...), func(p *engine.PartitionStatus) float64 { return b2f(len(p.Paused) > 0) }},
+	{desc("partition_paused_seconds", "How long fetching was paused since the assignment.", partitionLabels...), func(p *engine.PartitionStatus) float64 { return p.PausedSeconds }},
 	{desc("partition_lost_records", "Records that retention deleted before they were read.", partitionLabels...), func(p *engine.PartitionStatus) float64 { return float64(p.Lost) }},
 }
 
