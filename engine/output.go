@@ -46,7 +46,7 @@ func (e *Engine) produceOutputs(t *task, i int, ep *epoch, it *item, outs []*kgo
 	e.park(t, i, ep, it, st, stageOutputs, 0)
 }
 
-// writeOutputs writes those outputs of a parked record that are not acknowledged yet.
+// writeOutputs writes those outputs of a parked record that are still to be written.
 func (e *Engine) writeOutputs(st *retryState) {
 	st.mu.Lock()
 	if st.gone || st.writing {
@@ -55,28 +55,32 @@ func (e *Engine) writeOutputs(st *retryState) {
 	}
 	ctx, cancel, entered := forRoom()
 	outs := st.outs
-	st.outs, st.outErr, st.pending = nil, nil, len(outs)
+	st.outFailed, st.outErr, st.pending = nil, nil, len(outs)
 	st.writing, st.cancel = true, cancel
 	st.mu.Unlock()
-	for _, out := range outs {
+	for i, out := range outs {
 		if ctx.Err() != nil { // none may overtake an earlier one
-			e.outputDone(st, out, context.Cause(ctx))
+			e.outputDone(st, i, context.Cause(ctx))
 			continue
 		}
 		c := *out // what the client notes in a record must not show in the next try
 		if c.Context != nil {
 			c.Context = context.WithoutCancel(c.Context) // the handler's ends with the handler
 		}
-		e.side.Produce(ctx, &c, func(_ *kgo.Record, err error) { e.outputDone(st, out, orNoRoom(ctx, err)) })
+		e.side.Produce(ctx, &c, func(_ *kgo.Record, err error) { e.outputDone(st, i, orNoRoom(ctx, err)) })
 	}
 	entered()
 }
 
-func (e *Engine) outputDone(st *retryState, out *kgo.Record, err error) {
+// outputDone notes the answer to the i-th output that is being written.
+func (e *Engine) outputDone(st *retryState, i int, err error) {
 	st.mu.Lock()
 	st.pending--
 	if err != nil {
-		st.outs = append(st.outs, out)
+		if st.outFailed == nil {
+			st.outFailed = make([]bool, len(st.outs))
+		}
+		st.outFailed[i] = true
 		if st.outErr == nil || passes(st.outErr) {
 			st.outErr = err
 		}
@@ -84,6 +88,7 @@ func (e *Engine) outputDone(st *retryState, out *kgo.Record, err error) {
 	last := st.pending == 0
 	if last {
 		st.writing = false
+		st.outs = toRewrite(st.outs, st.outFailed)
 	}
 	err = st.outErr
 	st.mu.Unlock()
@@ -96,6 +101,29 @@ func (e *Engine) outputDone(st *retryState, out *kgo.Record, err error) {
 	default:
 		e.unpark(st)
 	}
+}
+
+// outputPlace is where the order of a record's outputs is promised: a key of a topic, or what of a topic has no key.
+type outputPlace struct {
+	topic, key string
+	keyed      bool
+}
+
+// toRewrite lists, in the order in which they were emitted, the outputs that failed and those that follow one that did to the same
+// place. The latter are there already, before it, so they are written once more behind it: a reader may see them twice, but what it sees
+// last is what was emitted last.
+func toRewrite(outs []*kgo.Record, failed []bool) (again []*kgo.Record) {
+	if failed == nil {
+		return nil
+	}
+	behind := map[outputPlace]bool{}
+	for i, out := range outs {
+		at := outputPlace{out.Topic, string(out.Key), out.Key != nil}
+		if behind[at] = behind[at] || failed[i]; behind[at] {
+			again = append(again, out)
+		}
+	}
+	return again
 }
 
 // passes says whether an error of a write is about the topic or the brokers rather than about what is written: it is worth

@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -129,4 +131,78 @@ func TestHardStopEndsProducing(t *testing.T) {
 			t.Errorf("Run returned %v later", took)
 		}
 	})
+}
+
+// C6: outputs of one record with one key keep their order when one of them is written again: what is read last is what was emitted
+// last. Others are not written twice.
+func TestOutputsKeepTheirOrder(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		w.createOut()
+		var calls atomic.Int64
+		c := w.config(func(_ context.Context, r *Record) error {
+			calls.Add(1)
+			for _, v := range []string{"k=1", "k=2", "other=1", "k=3"} {
+				key, _, _ := strings.Cut(v, "=")
+				r.Emit(&kgo.Record{Topic: "out", Key: []byte(key), Value: []byte(v)})
+			}
+			return nil
+		})
+		// The client makes one try, and takes the next output when the one before is answered: so one of them fails alone.
+		c.KgoOpts = append(c.KgoOpts, kgo.MaxBufferedRecords(1), kgo.RecordRetries(0))
+		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "out", Err: kerr.NotEnoughReplicas, Count: 1})
+		w.produce(0, "a")
+		m := w.start(c)
+		w.eventually("committed", func() bool { return w.committed("t", 0) == 1 })
+		m.stop()
+		var got []string
+		ends, err := w.adm.ListEndOffsets(context.Background(), "out")
+		if err != nil {
+			t.Fatal(err)
+		}
+		end, _ := ends.Lookup("out", 0)
+		for _, r := range w.dead("out", int(end.Offset)) {
+			got = append(got, string(r.Value))
+		}
+		if !slices.Equal(got, []string{"k=2", "other=1", "k=3", "k=1", "k=2", "k=3"}) {
+			t.Errorf("%v", got)
+		}
+		if calls.Load() != 1 || m.count(EventOutputFailed) != 1 {
+			t.Errorf("%d calls: %v", calls.Load(), m.names())
+		}
+	})
+}
+
+// C6: what is written again after a failure, place by place.
+func TestToRewrite(t *testing.T) {
+	rec := func(topic, key string) *kgo.Record {
+		r := &kgo.Record{Topic: topic}
+		if key != "" {
+			r.Key = []byte(key)
+		}
+		return r
+	}
+	outs := []*kgo.Record{rec("a", "k"), rec("a", "j"), rec("b", "k"), rec("a", "k"), rec("a", ""), rec("a", "j"), rec("a", "")}
+	for _, c := range []struct{ failed, again []int }{
+		{nil, nil},
+		{[]int{0}, []int{0, 3}},
+		{[]int{3}, []int{3}},
+		{[]int{1, 2}, []int{1, 2, 5}},
+		{[]int{4}, []int{4, 6}},
+		{[]int{0, 5}, []int{0, 3, 5}},
+	} {
+		var failed []bool
+		if c.failed != nil {
+			failed = make([]bool, len(outs))
+		}
+		for _, i := range c.failed {
+			failed[i] = true
+		}
+		var again []int
+		for _, r := range toRewrite(outs, failed) {
+			again = append(again, slices.Index(outs, r))
+		}
+		if !slices.Equal(again, c.again) {
+			t.Errorf("after %v failed: %v, not %v", c.failed, again, c.again)
+		}
+	}
 }

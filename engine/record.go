@@ -40,6 +40,12 @@ func (r *Record) Owner() Owner {
 // Emit adds an output: once the handler has returned nil, it is produced, and the record is settled only when it is
 // acknowledged. The outputs of an attempt that fails are dropped. An output that can't ever be written (too large, not
 // allowed) is a failure of the attempt; while its topic is down or missing, the record waits and the outputs are tried again. The engine owns out from then on.
+//
+// The outputs of one record with the same topic and key are written in the order of Emit, and so are those without a key to one topic,
+// which may go to several partitions, though. Where one of them has to be written again,
+// those behind it are, too: a reader may see outputs twice, but the last copies stand in order. A handler that runs again emits anew,
+// so outputs may come twice then as well. Between records, OrderKey and OrderPartition carry over to their outputs, because the next one
+// starts when the outputs of the one before are acknowledged.
 func (r *Record) Emit(out *kgo.Record) {
 	if out == r.Record { // the record itself, perhaps with another topic: it is not ours to give away
 		out = cloneRecord(out)

@@ -40,18 +40,19 @@ type retryState struct {
 	key         dedupe.Key   // that another record holds
 	fingerprint uint64
 
-	mu       sync.Mutex
-	stage    stage
-	ticket   workers.Ticket
-	timer    *time.Timer
-	outs     []*kgo.Record // outputs that are to be written
-	pending  int           // outputs that have not been answered
-	outErr   error
-	writing  bool                    // its outputs or its dead letter are being written
-	cancel   context.CancelCauseFunc // ends that
-	admitted bool                    // the breaker let its dead letter pass
-	omit     bool                    // the dead letter goes without key and value
-	gone     bool                    // given up, or resumed: a timer or an acknowledgement that comes late does nothing
+	mu        sync.Mutex
+	stage     stage
+	ticket    workers.Ticket
+	timer     *time.Timer
+	outs      []*kgo.Record // outputs that are to be written
+	pending   int           // outputs that have not been answered
+	outErr    error
+	outFailed []bool                  // which of outs; nil = none
+	writing   bool                    // its outputs or its dead letter are being written
+	cancel    context.CancelCauseFunc // ends that
+	admitted  bool                    // the breaker let its dead letter pass
+	omit      bool                    // the dead letter goes without key and value
+	gone      bool                    // given up, or resumed: a timer or an acknowledgement that comes late does nothing
 }
 
 // attempt is the number of the attempt that begins now.
