@@ -86,9 +86,9 @@ func (s SASL) mechanism() sasl.Mechanism {
 	})
 }
 
-// sideOpts make the client beside the consumer: it produces outputs and dead letters, asks for metadata and log ends, and says
+// sideOpts make the client beside the consumer: it produces outputs (and its like dead letters), asks for metadata and log ends, and says
 // good-bye for static members. It is not the consumer, so that none of this waits for a rebalance.
-func (c *Config) sideOpts() ([]kgo.Opt, error) {
+func (c *Config) sideOpts(more ...kgo.Opt) ([]kgo.Opt, error) {
 	opts, err := c.ConnectOpts()
 	if err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func (c *Config) sideOpts() ([]kgo.Opt, error) {
 		kgo.RecordPartitioner(deadLetterPartitioner()),
 		kgo.RecordDeliveryTimeout(time.Minute),
 	)
-	return append(opts, c.userOpts()...), nil
+	return append(append(opts, more...), c.userOpts()...), nil
 }
 
 // consumerOpts make the group consumer.

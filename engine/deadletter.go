@@ -193,6 +193,10 @@ func (e *Engine) writeDeadLetter(st *retryState) {
 func (e *Engine) sendDeadLetter(st *retryState) {
 	ep := st.ep
 	out, err := e.cfg.deadLetter(ep, st.rec, st.lastErr, int(st.attempts.Load()), time.Now(), st.omit)
+	var cl *kgo.Client
+	if err == nil {
+		cl, err = e.dead.get(&e.cfg)
+	}
 	if err != nil {
 		e.deadLetterFailed(st, err)
 		return
@@ -206,7 +210,7 @@ func (e *Engine) sendDeadLetter(st *retryState) {
 	st.cancel = cancel
 	st.mu.Unlock()
 	defer entered()
-	e.side.Produce(ctx, out, func(_ *kgo.Record, err error) {
+	cl.Produce(ctx, out, func(_ *kgo.Record, err error) {
 		switch err = orNoRoom(ctx, err); {
 		case err == nil:
 			e.deadLettered(st)

@@ -22,8 +22,9 @@ type Engine struct {
 	pool *workers.Pool[*kgo.Record]
 
 	cl   *kgo.Client  // the group consumer
-	side *kgo.Client  // produces and asks; never consumes
+	side *kgo.Client  // produces outputs and asks; never consumes
 	adm  *kadm.Client // on side
+	dead deadProducer // of dead letters
 
 	clock sessionClock // hears the coordinator's answers (C3)
 
@@ -149,6 +150,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	defer e.side.Close()
 	defer e.closeStore()
+	defer e.dead.close()
 
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // outlives ctx: the drain needs it
 	defer end()

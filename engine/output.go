@@ -221,7 +221,7 @@ func (ep *epoch) written(st *retryState) (last bool) {
 func (e *Engine) flush() {
 	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.CommitTimeout)
 	defer cancel()
-	if err := e.side.Flush(ctx); err != nil {
+	if err := e.flushAll(ctx); err != nil {
 		e.emit(Event{Name: EventFlushFailed, Err: err, Partition: -1, Took: e.cfg.CommitTimeout, Hint: "outputs of records that are not settled were not written"})
 	}
 }
