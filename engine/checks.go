@@ -206,6 +206,9 @@ func (e *Engine) checkGroup(ctx context.Context) error {
 		return fmt.Errorf("gapless: group %q: %w", e.cfg.Group, err)
 	}
 	if e.cfg.Protocol == ProtocolConsumer {
+		if err := e.checkProtocol(ctx); err != nil {
+			return err
+		}
 		if d, err := e.groupSessionTimeout(ctx); err == nil && d > 0 {
 			e.clock.setLimit(d)
 		} else if err != nil {
@@ -331,7 +334,7 @@ func (e *Engine) warnOfConfig() {
 // place (the client's own good-bye forgets the instance id, and the broker refuses it), -1 leaves for good.
 func (e *Engine) leaveStatic(ctx context.Context, member string) error {
 	instance := e.cfg.InstanceID
-	if e.cfg.Protocol == ProtocolConsumer {
+	if e.protocol() == ProtocolConsumer {
 		req := kmsg.NewPtrConsumerGroupHeartbeatRequest()
 		req.Group, req.MemberID, req.InstanceID, req.MemberEpoch = e.cfg.Group, member, &instance, -2
 		if e.cfg.LeaveOnStop {

@@ -17,6 +17,7 @@ import (
 type sessionClock struct {
 	e         *Engine
 	suspended atomic.Bool
+	fellBack  atomic.Bool // KIP-848 was asked for, and the client joined by the classic protocol
 
 	mu      sync.Mutex
 	last    time.Time     // when the last answered request was sent
@@ -49,6 +50,7 @@ const (
 // timeout, and the group keeps the member meanwhile.
 func (c *sessionClock) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
 	if key == keyJoinGroup && err == nil {
+		c.fellBack.Store(c.e.cfg.Protocol == ProtocolConsumer)
 		c.mu.Lock()
 		c.joining = time.Now()
 		c.mu.Unlock()
@@ -139,6 +141,7 @@ func (c *sessionClock) setLimit(d time.Duration) {
 
 func (c *sessionClock) loop(ctx context.Context) {
 	for {
+		c.e.noteFallBack()
 		wait := c.e.cfg.SessionTimeout
 		if d := c.deadline(); !d.IsZero() {
 			wait = time.Until(d)

@@ -30,7 +30,8 @@ type Config struct {
 	InstanceID string
 	// LeaveOnStop makes a static member leave for good at stop, so that its partitions move at once.
 	LeaveOnStop bool
-	// Protocol is the group protocol. Default ProtocolClassic; ProtocolConsumer is KIP-848 (Kafka 4.0 and newer).
+	// Protocol is the group protocol. Default ProtocolClassic; ProtocolConsumer is KIP-848 (Kafka 4.0 and newer; Run returns an
+	// error where the brokers do not have it, or have it switched off).
 	Protocol Protocol
 	// Balancer assigns partitions. Default BalancerCooperativeSticky.
 	Balancer Balancer

@@ -33,6 +33,7 @@ const (
 	EventResumed          EventName = "resumed"                  // the end of a suspension
 	EventSessionEnded     EventName = "session_ended"            // the client rejoins
 	EventLeaveFailed      EventName = "leave_failed"             //
+	EventProtocolFellBack EventName = "protocol_fell_back"       // KIP-848 was asked for, and the client joined by the classic protocol
 	EventCommitFailed     EventName = "commit_failed"            // Count = times in a row
 	EventRetryExhausted   EventName = "retry_exhausted"          // Count = attempts
 	EventDeadLettered     EventName = "dead_lettered"            // acknowledged
@@ -82,7 +83,7 @@ type Event struct {
 }
 
 var eventLevels = map[EventName]zerolog.Level{
-	EventUnreachable: zerolog.WarnLevel, EventLost: zerolog.WarnLevel, EventSuspended: zerolog.WarnLevel, EventSessionEnded: zerolog.WarnLevel, EventLeaveFailed: zerolog.WarnLevel,
+	EventUnreachable: zerolog.WarnLevel, EventLost: zerolog.WarnLevel, EventSuspended: zerolog.WarnLevel, EventSessionEnded: zerolog.WarnLevel, EventLeaveFailed: zerolog.WarnLevel, EventProtocolFellBack: zerolog.WarnLevel,
 	EventCommitFailed: zerolog.WarnLevel, EventRetryExhausted: zerolog.WarnLevel, EventDeadLettered: zerolog.WarnLevel,
 	EventDeadLetterFailed: zerolog.ErrorLevel, EventOutputFailed: zerolog.ErrorLevel, EventDeadLetterCut: zerolog.WarnLevel, EventSkipped: zerolog.WarnLevel, EventHeld: zerolog.ErrorLevel,
 	EventKeyHeld: zerolog.WarnLevel, EventPaused: zerolog.WarnLevel, EventBreakerOpen: zerolog.ErrorLevel, EventFetchFailed: zerolog.ErrorLevel,

@@ -15,6 +15,7 @@ type Status struct {
 	Group      string            `json:"group"`
 	MemberID   string            `json:"member_id"`
 	Generation int32             `json:"generation"`
+	Protocol   Protocol          `json:"protocol"` // in use
 	Ready      bool              `json:"ready"`
 	Healthy    bool              `json:"healthy"`
 	Suspended  bool              `json:"suspended"`
@@ -108,7 +109,7 @@ var phaseNames = [...]string{"starting", "active", "draining", "closed"}
 
 // Status takes a snapshot.
 func (e *Engine) Status() Status {
-	s := Status{Group: e.cfg.Group, Problems: map[string]string{}, Suspended: e.clock.suspended.Load()}
+	s := Status{Group: e.cfg.Group, Protocol: e.protocol(), Problems: map[string]string{}, Suspended: e.clock.suspended.Load()}
 	s.Ready = isClosed(e.ready) && !isClosed(e.done)
 	e.health.mu.Lock()
 	for subject, err := range e.health.ill {
