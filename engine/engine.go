@@ -25,6 +25,7 @@ type Engine struct {
 	side *kgo.Client  // produces outputs and asks; never consumes
 	adm  *kadm.Client // on side
 	dead deadProducer // of dead letters
+	late latecomers   // partitions that begin when their logs are back
 
 	clock sessionClock // hears the coordinator's answers (C3)
 

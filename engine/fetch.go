@@ -18,13 +18,14 @@ import (
 func (e *Engine) fetchLoop(ctx context.Context) {
 	var d delivery
 	for {
-		fs := e.cl.PollFetches(ctx)
+		fs := e.cl.PollFetches(e.late.pollCtx(ctx))
 		if ctx.Err() == nil {
 			for i := range fs {
 				for j := range fs[i].Topics {
 					e.deliverTopic(&d, &fs[i].Topics[j])
 				}
 			}
+			e.beginLate()
 			e.flowNow()
 		}
 		e.cl.AllowRebalance() // a poll that returned an error counts, too

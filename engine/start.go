@@ -84,32 +84,36 @@ func (e *Engine) resolveStart(ctx context.Context, offsets map[string]map[int32]
 	}
 	for _, ep := range fresh {
 		s, known := at[ep.tp]
-		if !known { // the client fetches nothing of a partition that is left out; lookAtLogs sees its log come back
-			delete(offsets[ep.topic], ep.partition)
-			e.stop(ep, stopNotAssigned, errNoLogEnds)
+		if !known {
+			offsets[ep.topic][ep.partition] = e.waitForLog(ctx, ep)
 			continue
 		}
-		if s.event.Name != "" {
-			if s.event.Name == EventDataLoss {
-				ep.lostRecords.Add(s.event.Count)
-				e.counts.lost.Add(s.event.Count)
-			}
-			e.emit(s.event)
-		}
 		offsets[ep.topic][ep.partition] = kgo.NewOffset().At(s.offset).WithEpoch(s.epoch)
-		ep.claim = true
-		if s.anew {
-			ep.before.Store(nil)
-		}
-		e.suspect(ep, s.offset)
-		e.activate(ep, s.offset, s.epoch)
-		if s.stopped {
-			e.stop(ep, stopDataLoss, fmt.Errorf("retention deleted %d records before the group read them", ep.lostRecords.Load()))
-		}
+		e.begin(ep, s)
 	}
 	e.flushStore(ctx) // the rows come before the claims that name their store
 	e.claim(ctx, fresh)
 	return offsets, nil
+}
+
+// begin opens the lane of an epoch whose start is known.
+func (e *Engine) begin(ep *epoch, s startAt) {
+	if s.event.Name != "" {
+		if s.event.Name == EventDataLoss {
+			ep.lostRecords.Add(s.event.Count)
+			e.counts.lost.Add(s.event.Count)
+		}
+		e.emit(s.event)
+	}
+	ep.claim = true
+	if s.anew {
+		ep.before.Store(nil)
+	}
+	e.suspect(ep, s.offset)
+	e.activate(ep, s.offset, s.epoch)
+	if s.stopped {
+		e.stop(ep, stopDataLoss, fmt.Errorf("retention deleted %d records before the group read them", ep.lostRecords.Load()))
+	}
 }
 
 // claim commits where the partitions begin, before any record is handled. So the resolved start survives a restart, the window of

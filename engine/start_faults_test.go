@@ -49,24 +49,77 @@ func (w *world) leaderless(partition int32) (heal func()) {
 	return func() { close(done) }
 }
 
-// C9: a partition without a leader does not hold up the others, and is ill health; it begins when its log is there.
+// C9: a partition without a leader does not hold up the others, and is ill health; it begins when its log is there, and the
+// others notice nothing of that.
 func TestLeaderlessPartitionAtStart(t *testing.T) {
-	inWorld(t, 2, func(w *world) {
+	eachProtocol(t, 2, func(w *world, config func(HandlerFunc) Config) {
 		var log callLog
-		w.produce(0, "a")
-		w.produce(1, "b")
+		gates := w.shut("slow")
+		w.produce(0, "a", "slow")
+		w.produce(1, "b", "c")
 		heal := w.leaderless(1)
-		m := w.start(w.config(func(_ context.Context, r *Record) error { log.add(r); return nil }))
+		m := w.start(config(func(ctx context.Context, r *Record) error { log.add(r); return gates.pass(ctx, r) }))
 		w.eventually("the healthy one", func() bool { return w.committed("t", 0) == 1 })
 		w.eventually("unhealthy", func() bool { ok, _ := m.e.Healthy(); return !ok })
-		if at := w.committed("t", 1); at != -1 {
-			t.Errorf("committed %d", at)
+		if ev := m.awaitName(EventPaused); ev.Partition != 1 || ev.Reason != "not_assigned" || ev.Err == nil {
+			w.Errorf("%+v", ev)
+		}
+		if at := w.committed("t", 1); at != -1 || log.len() != 2 {
+			w.Errorf("committed %d, handled %v", at, log.all())
 		}
 		heal()
-		w.eventually("the other", func() bool { return w.committed("t", 1) == 1 })
+		begun := time.Now()
+		w.eventually("the other", func() bool { return w.committed("t", 1) == 2 })
+		if took := time.Since(begun); took > logEndTick+2*time.Second {
+			w.Errorf("took %v", took)
+		}
 		w.eventually("healthy", func() bool { ok, _ := m.e.Healthy(); return ok })
-		w.eventually("both once", func() bool { return log.len() == 2 })
+		if m.count(EventLost) != 0 || m.count(EventAssigned) != 2 || m.count(EventUnpaused) != 1 || log.len() != 4 || !gates.isAt("slow") {
+			w.Errorf("handled %v: %v", log.all(), m.names())
+		}
+		gates.openAll()
+		w.eventually("all", func() bool { return w.committed("t", 0) == 2 })
+		w.settled(m)
 		m.stop()
+	})
+}
+
+// It begins where Start says, and not where the client was kept waiting.
+func TestLeaderlessPartitionStartsLatest(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		var log callLog
+		w.produce(1, "old", "older")
+		heal := w.leaderless(1)
+		c := w.config(func(_ context.Context, r *Record) error { log.add(r); return nil })
+		c.Start = StartLatest
+		m := w.start(c)
+		m.awaitName(EventPaused)
+		heal()
+		w.eventually("claimed", func() bool { return w.committed("t", 1) == 2 })
+		w.produce(1, "new")
+		w.eventually("committed", func() bool { return w.committed("t", 1) == 3 })
+		if got := log.all(); len(got) != 1 || got[0] != "new" || m.count(EventRenewed) != 0 {
+			t.Errorf("%v: %v", got, m.names())
+		}
+		m.stop()
+	})
+}
+
+// C3: a partition without a leader that is taken away before its log is back begins nothing, and leaves no ill health behind.
+func TestLeaderlessPartitionIsTakenAway(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		heal := w.leaderless(0)
+		h := func(context.Context, *Record) error { return nil }
+		a := w.start(brisk(w.config(h)))
+		a.awaitName(EventPaused)
+		w.kick(a.id())
+		a.awaitName(EventLost)
+		heal()
+		w.produce(0, "x")
+		w.eventually("it begins anew", func() bool { return w.committed("t", 0) == 1 })
+		w.eventually("healthy", func() bool { ok, _ := a.e.Healthy(); return ok })
+		w.settled(a)
+		a.stop()
 	})
 }
 

@@ -139,7 +139,7 @@ func (e *Engine) Status() Status {
 		}
 		ep.writeProblems(s.Problems)
 		for _, why := range ps.Paused {
-			if why == "hold" || why == "data_loss" || why == "fetch_error" || why == "dead_letter_keys" {
+			if why == "hold" || why == "data_loss" || why == "fetch_error" || why == "dead_letter_keys" || why == "not_assigned" {
 				s.Problems[fmt.Sprintf("%s %s[%d]", why, ep.topic, ep.partition)] = cmp.Or(ps.Error, "the partition is paused")
 			}
 		}

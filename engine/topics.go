@@ -261,6 +261,7 @@ func (e *Engine) lookAtLogs(ctx context.Context, topics []string) {
 	if err1 != nil || err2 != nil || err3 != nil {
 		return
 	}
+	var late []*epoch
 	for _, ep := range e.allEpochs() {
 		if o := listed(first, ep.tp); o >= 0 {
 			ep.logStart.Store(o)
@@ -275,8 +276,11 @@ func (e *Engine) lookAtLogs(ctx context.Context, topics []string) {
 			ep.lso.Store(o)
 		}
 		e.lookForEmptied(ep, listed(first, ep.tp), listed(last, ep.tp))
-		e.lookForLeaderless(ep, listed(first, ep.tp), listed(last, ep.tp))
+		if ep.waitsForLog() && listed(first, ep.tp) >= 0 && listed(last, ep.tp) >= 0 {
+			late = append(late, ep)
+		}
 	}
+	e.startLate(ctx, late)
 }
 
 // lookForEmptied finds a partition of which retention deleted all that was to come: no record will tell of the loss. What the
@@ -306,24 +310,4 @@ func (e *Engine) lookForEmptied(ep *epoch, lo, hi int64) {
 	if e.cfg.OnDataLoss != DataLossStop {
 		ep.tr.Pass(lo)
 	}
-}
-
-// lookForLeaderless asks the group anew for a partition that could not begin, now that its log's ends are known.
-func (e *Engine) lookForLeaderless(ep *epoch, lo, hi int64) {
-	ep.mu.Lock()
-	waits := ep.is(phaseStarting) && ep.stops&stopNotAssigned != 0
-	ep.mu.Unlock()
-	if !waits {
-		return
-	}
-	subject := fmt.Sprintf("start %s[%d]", ep.topic, ep.partition)
-	if lo < 0 || hi < 0 {
-		e.health.set(subject, errNoLogEnds)
-		return
-	}
-	e.health.set(subject, nil)
-	e.mu.Lock()
-	e.adrift[ep.tp] = time.Time{}
-	e.mu.Unlock()
-	e.checkTopics()
 }

@@ -1,0 +1,114 @@
+package engine
+
+import (
+	"context"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// A partition whose log has no leader when it is assigned can't begin: nobody says where its log begins and ends. The client gets it
+// nevertheless, paused and at an offset that means nothing, because a partition that it never had can't be added to a group's session
+// (AddConsumePartitions is not for groups, SetOffsets leaves out what has no cursor). When the log is back its start is looked up as for
+// any other, set at the client within a poll, and the pause taken away; the topic's other partitions notice nothing.
+
+// lateStart is where such a partition begins.
+type lateStart struct {
+	ep *epoch
+	at startAt
+}
+
+// latecomers hands late starts to the fetch loop: positions are set within a poll only, when no revoke can run.
+type latecomers struct {
+	mu     sync.Mutex
+	starts []lateStart
+	poll   context.Context // of the poll under way
+	end    context.CancelFunc
+}
+
+// pollCtx is the context for the next poll: it ends with ctx, or when there is a late start.
+func (l *latecomers) pollCtx(ctx context.Context) context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.poll == nil || l.poll.Err() != nil {
+		l.poll, l.end = context.WithCancel(ctx)
+	}
+	return l.poll
+}
+
+func (l *latecomers) put(s []lateStart) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.starts = append(l.starts, s...)
+	if l.end != nil {
+		l.end()
+	}
+}
+
+func (l *latecomers) take() []lateStart {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	starts := l.starts
+	l.starts = nil
+	return starts
+}
+
+// waitForLog keeps a partition paused until its log's ends are known, and returns the offset that the client gets meanwhile.
+func (e *Engine) waitForLog(ctx context.Context, ep *epoch) kgo.Offset {
+	select {
+	case <-e.connected: // there is a client to be told
+	case <-ctx.Done():
+	}
+	e.stop(ep, stopNotAssigned, errNoLogEnds)
+	return kgo.NewOffset().At(0)
+}
+
+// waitsForLog says whether the partition can't begin.
+func (ep *epoch) waitsForLog() bool {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	return ep.is(phaseStarting) && ep.stops&stopNotAssigned != 0
+}
+
+// startLate looks up where partitions begin whose logs are back. What still can't be had is tried again at the next look.
+func (e *Engine) startLate(ctx context.Context, eps []*epoch) {
+	if len(eps) == 0 {
+		return
+	}
+	topics := map[string]bool{}
+	var names []string
+	for _, ep := range eps {
+		if !topics[ep.topic] {
+			topics[ep.topic] = true
+			names = append(names, ep.topic)
+		}
+	}
+	at, err := e.askStarts(ctx, names, eps)
+	if err != nil {
+		e.log.Debug().Err(err).Msg("late start")
+	}
+	var starts []lateStart
+	for _, ep := range eps {
+		if s, known := at[ep.tp]; known {
+			starts = append(starts, lateStart{ep, s})
+		}
+	}
+	e.late.put(starts)
+}
+
+// beginLate begins the partitions whose starts have become known. It is part of the fetch loop, before a rebalance is allowed.
+func (e *Engine) beginLate() {
+	starts := e.late.take()
+	for _, s := range starts {
+		ep := s.ep
+		if e.lookup(ep.topic, ep.partition) != ep || !ep.waitsForLog() {
+			continue // taken away meanwhile
+		}
+		e.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{ep.topic: {ep.partition: {Epoch: -1, Offset: s.at.offset}}})
+		e.begin(ep, s.at)
+		e.resume(ep, stopNotAssigned)
+	}
+	if len(starts) > 0 {
+		e.wakeCommit() // the claims
+	}
+}
