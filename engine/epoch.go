@@ -133,6 +133,7 @@ type epoch struct {
 	// The log, as last heard of.
 	logStart, hwm, lso atomic.Int64
 	heard              atomic.Int64 // unix nanoseconds of the last record delivered
+	asked              atomic.Int64 // unix nanoseconds of the last answer of the brokers to where its log ends
 	handled            atomic.Int64 // records that handlers have settled, counted a chunk at a time
 	failures           atomic.Int64 // attempts that failed
 	lostRecords        atomic.Int64 // deleted by retention before they were read

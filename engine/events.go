@@ -62,6 +62,7 @@ const (
 	EventStalled          EventName = "stalled"                  // backlog, but no progress for StalledAfter
 	EventOpenTransaction  EventName = "open_transaction"         // an undecided transaction holds the log's stable end back
 	EventFlushFailed      EventName = "flush_failed"             //
+	EventLogEndsStale     EventName = "log_ends_stale"           // nothing is heard of where the logs of Count partitions end
 	EventWorkers          EventName = "workers"                  // the limit changed; Count = total
 )
 
@@ -89,7 +90,7 @@ var eventLevels = map[EventName]zerolog.Level{
 	EventKeyHeld: zerolog.WarnLevel, EventPaused: zerolog.WarnLevel, EventBreakerOpen: zerolog.ErrorLevel, EventFetchFailed: zerolog.ErrorLevel,
 	EventDataLoss: zerolog.ErrorLevel, EventTruncated: zerolog.WarnLevel, EventTopicRecreated: zerolog.WarnLevel, EventTopicDeleted: zerolog.ErrorLevel,
 	EventStartFailed: zerolog.WarnLevel, EventStartsLatest: zerolog.WarnLevel, EventNoPartitions: zerolog.WarnLevel, EventConfigWarning: zerolog.WarnLevel,
-	EventStuck: zerolog.ErrorLevel, EventStalled: zerolog.ErrorLevel, EventOpenTransaction: zerolog.WarnLevel, EventFlushFailed: zerolog.WarnLevel,
+	EventStuck: zerolog.ErrorLevel, EventStalled: zerolog.ErrorLevel, EventOpenTransaction: zerolog.WarnLevel, EventFlushFailed: zerolog.WarnLevel, EventLogEndsStale: zerolog.WarnLevel,
 	EventPartitionsAdded: zerolog.WarnLevel, EventWindowIgnored: zerolog.WarnLevel, EventCrashLoop: zerolog.ErrorLevel,
 	EventStoreFailed: zerolog.ErrorLevel, EventStoreRolledBack: zerolog.ErrorLevel, EventRebalanced: zerolog.DebugLevel,
 }

@@ -169,6 +169,7 @@ func (e *Engine) activate(ep *epoch, offset int64, leaderEpoch int32) {
 		lane.Close()
 		return
 	}
+	ep.asked.Store(time.Now().UnixNano()) // for where it begins
 	e.touchAll()
 	e.breakers.holdIfOpen(e, ep)
 	if err := e.storeErr(); err != nil {

@@ -65,8 +65,10 @@ type PartitionStatus struct {
 	Frontier  int64 `json:"frontier"`  // everything delivered before it is settled
 	Committed int64 `json:"committed"` // acknowledged by the broker
 	LogStart  int64 `json:"log_start"`
-	LogEnd    int64 `json:"log_end"`    // high watermark
-	StableEnd int64 `json:"stable_end"` // last stable offset; equal to LogEnd where transactions are not looked at
+	LogEnd    int64 `json:"log_end"` // high watermark
+	// LogEndAge is how long ago, in seconds, LogEnd was heard of: Lag is as old.
+	LogEndAge float64 `json:"log_end_age_seconds"`
+	StableEnd int64   `json:"stable_end"` // last stable offset; equal to LogEnd where transactions are not looked at
 	// Lag is LogEnd - Committed, as Kafka's own tools count.
 	Lag int64 `json:"lag"`
 	// LagSeconds is how old what is at the frontier is by its timestamp: that of the first record of the fetch that the oldest
@@ -131,7 +133,11 @@ func (e *Engine) Status() Status {
 	})
 	s.Counts = e.countsNow()
 	now := time.Now()
-	for _, ep := range e.allEpochs() {
+	eps := e.allEpochs()
+	if n, oldest := staleEnds(eps, now); n > 0 {
+		s.Problems["log ends"] = staleEndsText(n, oldest)
+	}
+	for _, ep := range eps {
 		e.account(ep) // an idle partition has no fetch that would do it
 		ps := ep.status(now, running)
 		if ps.Suspected && ps.Frontier < ps.LogEnd {
@@ -195,7 +201,7 @@ func (ep *epoch) status(now time.Time, running map[stuckRecord]OldestRecord) Par
 	s := PartitionStatus{
 		Topic: ep.topic, Partition: ep.partition, Epoch: ep.owner, Phase: phaseNames[ep.phase.Load()],
 		Position: -1, Frontier: -1, LogStart: ep.logStart.Load(), LogEnd: ep.hwm.Load(), StableEnd: ep.lso.Load(),
-		Lost: ep.lostRecords.Load(), Redelivered: ep.passed.Load(), LagSeconds: -1,
+		Lost: ep.lostRecords.Load(), Redelivered: ep.passed.Load(), LagSeconds: -1, LogEndAge: -1,
 	}
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
@@ -210,6 +216,7 @@ func (ep *epoch) status(now time.Time, running map[stuckRecord]OldestRecord) Par
 	if ep.tr == nil || ep.lane == nil {
 		return s
 	}
+	s.LogEndAge = ep.endAge(now).Seconds()
 	s.Waiting, s.InFlight, s.Parked = ep.lane.Len()
 	s.Frontier, _ = ep.tr.Frontier()
 	s.Suspected = ep.suspected && !ep.crash.passed(s.Frontier)

@@ -268,6 +268,7 @@ func (e *Engine) lookAtLogs(ctx context.Context, topics []string) {
 		}
 		if o := listed(last, ep.tp); o >= 0 {
 			ep.hwm.Store(o)
+			ep.asked.Store(time.Now().UnixNano())
 			if e.cfg.ReadUncommitted {
 				ep.lso.Store(o)
 			}

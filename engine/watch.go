@@ -25,6 +25,7 @@ type watchdog struct {
 	stuck   map[stuckRecord]int64
 	stalled map[*epoch]bool
 	seen    map[*epoch]progress
+	stale   bool      // the log ends are
 	alone   time.Time // since when nothing is assigned here
 	losses  int64     // when something was last assigned
 	sizing  sizing
@@ -52,6 +53,7 @@ func (e *Engine) watchLoop(ctx context.Context) {
 		w.lookForStalled(e, eps, now)
 		w.lookForFailingCommits(e, eps, now)
 		w.lookForIdle(e, eps, now)
+		w.lookForStaleEnds(e, eps, now)
 		w.sizing.look(e, now)
 		e.buryZombies()
 	}

@@ -39,6 +39,7 @@ var partitionGauges = []gauge{
 	}},
 	{desc("partition_committed", "Committed offset, acknowledged by the broker.", partitionLabels...), func(p *engine.PartitionStatus) float64 { return float64(p.Committed) }},
 	{desc("partition_log_end", "High watermark.", partitionLabels...), func(p *engine.PartitionStatus) float64 { return float64(p.LogEnd) }},
+	{desc("partition_log_end_age_seconds", "How long ago the high watermark was heard of; the lag is as old.", partitionLabels...), func(p *engine.PartitionStatus) float64 { return p.LogEndAge }},
 	{desc("partition_in_flight", "Records in handlers.", partitionLabels...), func(p *engine.PartitionStatus) float64 { return float64(p.InFlight) }},
 	{desc("partition_waiting", "Records that have not started.", partitionLabels...), func(p *engine.PartitionStatus) float64 { return float64(p.Waiting) }},
 	{desc("partition_parked", "Records that wait for a retry, outputs or a dead letter.", partitionLabels...), func(p *engine.PartitionStatus) float64 { return float64(p.Parked) }},
