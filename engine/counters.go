@@ -62,15 +62,18 @@ type health struct {
 	ill map[string]error
 }
 
-func (h *health) set(subject string, err error) {
+// set says whether the subject has become ill with this.
+func (h *health) set(subject string, err error) (news bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err == nil {
 		delete(h.ill, subject)
-		return
+		return false
 	}
+	_, was := h.ill[subject]
 	if h.ill == nil {
 		h.ill = map[string]error{}
 	}
 	h.ill[subject] = err
+	return !was
 }

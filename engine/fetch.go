@@ -348,7 +348,9 @@ func (e *Engine) topicError(topic string, err error) {
 	}
 	e.once("topic:"+topic+err.Error(), Event{Name: EventFetchFailed, Topic: topic, Partition: -1, Err: err, Hint: fetchHint(err)})
 	if slices.Contains(e.watchedTopics(), topic) { // else nobody would say that it is well again
-		e.health.set("topic "+topic, err)
+		if e.health.set("topic "+topic, err) { // a look takes it back where it was for a moment only
+			e.checkTopics()
+		}
 	}
 }
 

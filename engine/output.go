@@ -16,6 +16,9 @@ import (
 // later.
 const roomWait = 5 * time.Second
 
+// writeBackoffMax bounds the time between two tries of a write, and so how long its partition holds once the topic is back.
+const writeBackoffMax = 5 * time.Second
+
 var errNoRoom = fmt.Errorf("the producer's buffer has been full for %v", roomWait)
 
 // forRoom is a context to produce under. It ends after roomWait unless entered is called before: everything is in the buffer.
@@ -190,7 +193,7 @@ func (e *Engine) noteWriteFailure(st *retryState, err error) time.Duration {
 		e.emit(ev)
 	}
 	e.flowNow()
-	return min(time.Second<<min(st.tries-1, 5), 30*time.Second)
+	return min(time.Second<<min(st.tries-1, 3), writeBackoffMax)
 }
 
 // writeFailure is where the failures of a stage are noted, and the reason to pause that goes with them. ep.mu is held.

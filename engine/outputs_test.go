@@ -73,8 +73,13 @@ func TestOutputTopicIsDown(t *testing.T) {
 		if st.Counts.Failures != 0 || st.Counts.Handled != 0 || w.committed("t", 0) != 0 {
 			t.Errorf("%d failures, %d handled, committed %d", st.Counts.Failures, st.Counts.Handled, w.committed("t", 0))
 		}
+		time.Sleep(5 * time.Minute)
 		w.createOut()
+		begun := time.Now()
 		w.eventually("committed", func() bool { return w.committed("t", 0) == 2 })
+		if took := time.Since(begun); took > writeBackoffMax+2*time.Second {
+			t.Errorf("took %v", took)
+		}
 		time.Sleep(2 * time.Second) // the watchdog has looked
 		st = m.e.Status()
 		if !st.Healthy || st.Counts.Handled != 2 || calls.Load() != 2 || st.Counts.DeadLettered != 0 {

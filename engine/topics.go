@@ -28,8 +28,11 @@ const missingFor = time.Second
 // are paused or idle; and the client never notices by itself that a topic was deleted and created again.
 const logEndTick = 5 * time.Second
 
+// logEndRetry is how long after a look that was not answered the next one comes.
+const logEndRetry = time.Second
+
 func (e *Engine) logEndLoop(ctx context.Context) {
-	tick := time.NewTicker(logEndTick)
+	tick := time.NewTimer(logEndTick)
 	defer tick.Stop()
 	for {
 		select {
@@ -38,12 +41,14 @@ func (e *Engine) logEndLoop(ctx context.Context) {
 		case <-tick.C:
 		case <-e.topicKick:
 		}
+		again := logEndTick
 		e.resubscribe()
 		topics := e.watchedTopics()
 		e.forgetTopics(topics)
-		if len(topics) > 0 {
-			e.lookAtTopics(ctx, topics)
+		if len(topics) > 0 && !e.lookAtTopics(ctx, topics) {
+			again = logEndRetry // what is ill because of it is to be well again soon after the brokers are
 		}
+		tick.Reset(again)
 	}
 }
 
@@ -111,12 +116,13 @@ func (e *Engine) listTopics(ctx context.Context, names []string) (kadm.TopicDeta
 	return details, nil
 }
 
-func (e *Engine) lookAtTopics(ctx context.Context, names []string) {
+// lookAtTopics says whether the brokers have answered.
+func (e *Engine) lookAtTopics(ctx context.Context, names []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	details, err := e.listTopics(ctx, names)
 	if err != nil {
-		return // the brokers are not to be had: the clock and the committer notice
+		return false // the brokers are not to be had: the clock and the committer notice
 	}
 	live := names[:0]
 	for _, name := range names {
@@ -124,9 +130,7 @@ func (e *Engine) lookAtTopics(ctx context.Context, names []string) {
 			live = append(live, name)
 		}
 	}
-	if len(live) > 0 {
-		e.lookAtLogs(ctx, live)
-	}
+	return len(live) == 0 || e.lookAtLogs(ctx, live)
 }
 
 // lookAtTopic compares a topic with what it was. It says whether the topic is as it should be.
@@ -249,8 +253,8 @@ func (e *Engine) topicRecreated(t kadm.TopicDetail) {
 	e.consumeAnew(t.Topic)
 }
 
-// lookAtLogs asks for the ends of the logs.
-func (e *Engine) lookAtLogs(ctx context.Context, topics []string) {
+// lookAtLogs asks for the ends of the logs. It says whether the brokers have answered.
+func (e *Engine) lookAtLogs(ctx context.Context, topics []string) bool {
 	first, err1 := listOffsets(ctx, e.adm.ListStartOffsets, topics)
 	last, err2 := listOffsets(ctx, e.adm.ListEndOffsets, topics)
 	var stable kadm.ListedOffsets
@@ -259,7 +263,7 @@ func (e *Engine) lookAtLogs(ctx context.Context, topics []string) {
 		stable, err3 = listOffsets(ctx, e.adm.ListCommittedOffsets, topics)
 	}
 	if err1 != nil || err2 != nil || err3 != nil {
-		return
+		return false
 	}
 	var late []*epoch
 	for _, ep := range e.allEpochs() {
@@ -282,6 +286,7 @@ func (e *Engine) lookAtLogs(ctx context.Context, topics []string) {
 		}
 	}
 	e.startLate(ctx, late)
+	return true
 }
 
 // lookForEmptied finds a partition of which retention deleted all that was to come: no record will tell of the loss. What the

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -217,6 +218,47 @@ func TestTopicNoLongerWatched(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		m := w.start(w.config(func(context.Context, *Record) error { return nil }))
 		m.e.health.set("topic u", errBoom)
+		w.eventually("healthy", func() bool { ok, _ := m.e.Healthy(); return ok })
+		m.stop()
+	})
+}
+
+// C9: what a client says of a topic for a moment is taken back with the next answer of the brokers, not at a slow tick; a topic that
+// stays ill is not asked for all the time.
+func TestTopicIllForAMoment(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		m := w.start(w.config(func(context.Context, *Record) error { return nil }))
+		w.produce(0, "a")
+		w.eventually("committed", func() bool { return w.committed("t", 0) == 1 })
+		var asked atomic.Int64
+		w.cluster.Control(func(req kmsg.Request) (kmsg.Response, error, bool) {
+			w.cluster.KeepControl()
+			if req.Key() == int16(kmsg.Metadata) {
+				asked.Add(1)
+			}
+			return nil, nil, false
+		})
+		for range 3 {
+			m.e.topicError("t", errBoom)
+			if ok, _ := m.e.Healthy(); ok {
+				t.Error("healthy")
+			}
+			synctest.Wait()
+			if ok, problems := m.e.Healthy(); !ok {
+				t.Error(problems)
+			}
+			time.Sleep(time.Second)
+		}
+		was := asked.Load()
+		refused := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t", Err: kerr.TopicAuthorizationFailed, Count: -1})
+		time.Sleep(time.Minute)
+		if n := asked.Load() - was; n > 120 { // by two clients
+			t.Errorf("asked %d times in a minute", n)
+		}
+		if ok, _ := m.e.Healthy(); ok {
+			t.Error("healthy")
+		}
+		refused.Remove()
 		w.eventually("healthy", func() bool { ok, _ := m.e.Healthy(); return ok })
 		m.stop()
 	})
