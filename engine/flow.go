@@ -46,8 +46,8 @@ type glance uint8
 
 const (
 	lookChanged glance = iota // after a poll
-	lookBrief               // and what may change by itself
-	lookAll                 // a full recomputation: after an assignment or a revoke, and now and then to be safe
+	lookBrief                 // and what may change by itself
+	lookAll                   // a full recomputation: after an assignment or a revoke, and now and then to be safe
 )
 
 // flowLoop resumes partitions as their lanes drain. It ticks only while something is paused that may drain.
