@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
@@ -255,6 +256,9 @@ func numbered(prefix string, n int) (values []string) {
 func (w *world) committed(topic string, partition int32) int64 {
 	w.Helper()
 	resp, err := w.adm.FetchOffsets(context.Background(), testGroup)
+	if errors.Is(err, kerr.GroupIDNotFound) { // it has not begun
+		return -1
+	}
 	if err != nil {
 		w.Fatal(err)
 	}
