@@ -235,7 +235,7 @@ func (e *Engine) offer(ep *epoch) *offer {
 func (e *Engine) describe(o *offer, w *window.Window) (cut bool) {
 	limit := int(e.metadataMax.Load())
 	if limit <= 0 {
-		return w.Highest > w.Frontier
+		return e.cfg.Commit.MetadataBytes > 0 && w.Highest > w.Frontier // where it was asked for and the broker takes none
 	}
 	named := e.marks.store != nil && e.rowSaid(o.ep)
 	if named {
@@ -254,8 +254,8 @@ func (e *Engine) describe(o *offer, w *window.Window) (cut bool) {
 // once, and later windows are shorter.
 func (e *Engine) metadataRefused(o *offer) {
 	o.tooLong = true
-	limit := int64(len(o.metadata) / 2)
-	if limit < metadataMin {
+	limit := int64(max(len(o.metadata)/2, metadataMin))
+	if len(o.metadata) <= metadataMin {
 		limit = 0
 	}
 	if was := e.metadataMax.Load(); limit < was {

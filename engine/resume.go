@@ -104,6 +104,11 @@ func (e *Engine) findWindow(ep *epoch) {
 	case errors.Is(err, window.ErrNone):
 		return
 	case err != nil:
+	case !w.Same(id) && w.TopicID == [16]byte{} && w.Highest < w.Frontier: // from a broker without ids, and there is nothing to ignore
+		ep.mu.Lock()
+		ep.partitions = w.Partitions
+		ep.mu.Unlock()
+		return
 	case !w.Same(id):
 		err = errOtherTopic
 	case w.Frontier != at:
