@@ -22,21 +22,26 @@ func (e *PayloadError) Error() string {
 	return fmt.Sprintf("the business key %q was handled before with another payload", e.Key)
 }
 
-// RecordKey is a Dedupe.Key that takes the record's own key. Records without one are not looked up.
+// RecordKey is a Dedupe.Key that takes the record's own key. Records without one, or with an empty one, have no business key.
 func RecordKey(dst []byte, r *kgo.Record) []byte {
-	if r.Key == nil {
+	if len(r.Key) == 0 {
 		return nil
 	}
 	return append(dst, r.Key...)
 }
 
-// HeaderKey is a Dedupe.Key that takes the value of a header, the last one of that name. Records without it are not looked up.
+// HeaderKey is a Dedupe.Key that takes the value of a header, the last one of that name. Records without it, or where it is
+// empty, have no business key.
 func HeaderKey(name string) func(dst []byte, r *kgo.Record) []byte {
 	return func(dst []byte, r *kgo.Record) []byte {
 		for i := len(r.Headers) - 1; i >= 0; i-- {
-			if r.Headers[i].Key == name {
-				return append(dst, r.Headers[i].Value...)
+			if r.Headers[i].Key != name {
+				continue
 			}
+			if len(r.Headers[i].Value) == 0 {
+				return nil
+			}
+			return append(dst, r.Headers[i].Value...)
 		}
 		return nil
 	}
@@ -68,12 +73,16 @@ func (e *Engine) reserve(t *task, i int, ep *epoch, it *item, w *workerState) (d
 		e.park(t, i, ep, it, it.state(ep), stageRetry, soon)
 		return dedupe.Claim{}, waiting
 	}
+	if w.key == nil {
+		w.key = make([]byte, 0, 64) // an empty key that is appended to nothing would be none
+	}
 	key, err := e.businessKey(w.key[:0], it.rec)
 	if err != nil {
 		e.failed(ep.ctx.Load(), t, i, ep, it, err)
 		return dedupe.Claim{}, waiting
 	}
 	if key == nil {
+		e.noKey(ep, it)
 		return dedupe.Claim{}, toRun
 	}
 	w.key = key
@@ -127,6 +136,17 @@ func (e *Engine) businessKey(dst []byte, r *kgo.Record) (key []byte, err error) 
 		}
 	}()
 	return e.cfg.Dedupe.Key(dst, r), nil
+}
+
+// noKey counts a record that has no business key, and says so of the first one of a topic: a mistyped header or path would
+// otherwise let every duplicate through unseen.
+func (e *Engine) noKey(ep *epoch, it *item) {
+	e.marks.unkeyed.Add(1)
+	if ep.unkeyed.Load() || !ep.unkeyed.CompareAndSwap(false, true) {
+		return
+	}
+	e.once("unkeyed "+ep.topic, Event{Name: EventUnkeyed, Topic: ep.topic, Partition: ep.partition, Offset: it.rec.Offset,
+		Hint: "the record has no business key (see Dedupe.Key): it is handled whether it is a duplicate or not, and so are others like it. /status and the series dedupe_unkeyed_total count them"})
 }
 
 // differs does what Dedupe.OnDiffer says with a record whose key was handled with another payload: it is never passed over

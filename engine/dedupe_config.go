@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"strings"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -23,6 +24,11 @@ type Dedupe struct {
 	// Key appends a record's business key to dst and returns it, or returns nil where the record has none. Default none: business
 	// keys are not looked at. It must be quick and must not keep the record. See RecordKey and HeaderKey.
 	Key func(dst []byte, r *kgo.Record) []byte
+	// Quarantine has a store that can't be read (dedupe.ErrDamaged) moved away at start, to <dir>.bad-<time>, and begins with an
+	// empty one, with an error event: the records whose keys it knew are handled again where they come again. Default false: the
+	// start is refused, and says what is wrong. It does nothing about a store that another process has open, of a newer version,
+	// or without permission.
+	Quarantine bool
 	// Retention is how long a key is remembered, from when it was first handled. Default 24 h.
 	Retention time.Duration
 	// Scope is a name for what the keys are unique in: topics with the same Scope share their keys.
@@ -60,6 +66,9 @@ func (c *Config) validateDedupe() error {
 	}
 	if d.Retention < time.Second || d.Retention > dedupe.MaxRetention {
 		return bad("Dedupe.Retention", "%v is not between 1s and %v", d.Retention, dedupe.MaxRetention)
+	}
+	if strings.Contains(d.Scope, "\x00") {
+		return bad("Dedupe.Scope", "has a zero byte, which keeps the default scopes apart from those with a name")
 	}
 	if d.Scope != "" && d.Key == nil {
 		return bad("Dedupe.Scope", "needs Dedupe.Key: without one no business keys are looked at")

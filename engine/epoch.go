@@ -75,6 +75,7 @@ type epoch struct {
 	// Business keys: see dedupe.go.
 	keyed    bool
 	scope    dedupe.Scope
+	unkeyed  atomic.Bool     // a record without one was seen
 	starting context.Context // ends when nothing more is to start
 	noStarts context.CancelFunc
 

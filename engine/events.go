@@ -19,8 +19,11 @@ const (
 	EventRebalanced       EventName = "rebalanced"               // Count = partitions assigned here now
 	EventAssigned         EventName = "assigned"                 // Offset = where it begins, Count = records beyond it that an earlier owner has settled
 	EventWindowIgnored    EventName = "window_ignored"           // what the commit says of the work beyond it can't be used
-	EventStoreOpened      EventName = "dedupe_store_opened"      //
+	EventStoreOpened      EventName = "dedupe_store_opened"      // Count = keys in it
+	EventStoreQuarantined EventName = "dedupe_store_quarantined" // unreadable: moved away, and begun anew (Dedupe.Quarantine)
 	EventStoreSizing      EventName = "dedupe_store_sizing"      // Count = keys that it will hold
+	EventStoreSpace       EventName = "dedupe_store_space"       // the same, where the disk has no room for it
+	EventUnkeyed          EventName = "dedupe_unkeyed"           // a record without a business key, the first of its topic
 	EventStoreFailed      EventName = "dedupe_store_failed"      // it can't write: nothing starts, nothing is committed
 	EventStoreRecovered   EventName = "dedupe_store_recovered"   //
 	EventStoreRolledBack  EventName = "dedupe_store_rolled_back" // it has lost writes since the group's commit
@@ -92,7 +95,8 @@ var eventLevels = map[EventName]zerolog.Level{
 	EventStartFailed: zerolog.WarnLevel, EventStartsLatest: zerolog.WarnLevel, EventNoPartitions: zerolog.WarnLevel, EventConfigWarning: zerolog.WarnLevel,
 	EventStuck: zerolog.ErrorLevel, EventStalled: zerolog.ErrorLevel, EventOpenTransaction: zerolog.WarnLevel, EventFlushFailed: zerolog.WarnLevel, EventLogEndsStale: zerolog.WarnLevel,
 	EventPartitionsAdded: zerolog.WarnLevel, EventWindowIgnored: zerolog.WarnLevel, EventCrashLoop: zerolog.ErrorLevel,
-	EventStoreFailed: zerolog.ErrorLevel, EventStoreRolledBack: zerolog.ErrorLevel, EventRebalanced: zerolog.DebugLevel,
+	EventStoreFailed: zerolog.ErrorLevel, EventStoreRolledBack: zerolog.ErrorLevel, EventStoreQuarantined: zerolog.ErrorLevel,
+	EventStoreSpace: zerolog.WarnLevel, EventUnkeyed: zerolog.WarnLevel, EventRebalanced: zerolog.DebugLevel,
 }
 
 // emit logs an event as one line, and tells OnEvent.

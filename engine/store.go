@@ -35,7 +35,7 @@ type marks struct {
 	waiting map[uint64]*retryState // for a key that another record holds
 	waiters uint64
 
-	duplicates, differing, waits atomic.Int64
+	duplicates, differing, waits, unkeyed atomic.Int64
 }
 
 // ErrStore wraps what ends the engine because its dedupe store can't be used or repaired in this process. The next start repairs
@@ -82,22 +82,16 @@ func (e *Engine) openStore() error {
 		OnDurable: e.marked, OnFree: e.freed, Rows: e.writeRows, OnState: e.storeState,
 		OnFatal: func(err error) { e.fail(fmt.Errorf("%w: %w", ErrStore, err)) },
 	}
-	open := func() (*dedupe.Store, error) { return dedupe.Open(d.Dir, o) }
-	if d.Dir == "" {
-		base, err := d.base(e.cfg.Group)
-		if err != nil {
-			return err
-		}
-		open = func() (*dedupe.Store, error) { return dedupe.OpenSlot(base, o) }
-	}
 	begun := time.Now()
-	s, err := open()
+	s, err := e.openStoreDir(o)
 	if err != nil {
 		return fmt.Errorf("gapless: open the dedupe store: %w", err)
 	}
 	e.marks.store = s
 	e.marks.shown.Store(s)
-	e.emit(Event{Name: EventStoreOpened, Partition: -1, Took: time.Since(begun), Hint: "dedupe store " + s.Dir()})
+	st := s.Stats()
+	e.emit(Event{Name: EventStoreOpened, Partition: -1, Count: st.Keys, Took: time.Since(begun),
+		Hint: fmt.Sprintf("dedupe store %s: %d keys, %s of disk, %s of memory", s.Dir(), st.Keys, inBytes(st.DiskBytes), inBytes(st.MemoryBytes))})
 	return nil
 }
 
@@ -297,7 +291,7 @@ func (c *Config) scopeOf(topic string) string {
 	if c.Dedupe.Scope != "" {
 		return c.Dedupe.Scope
 	}
-	return c.Group + "\x00" + topic
+	return DedupeScope(c.Group, topic)
 }
 
 // DedupeStatus is the state of the dedupe store.
@@ -310,6 +304,7 @@ type DedupeStatus struct {
 	Differing  int64         `json:"differing"`  // records whose key was handled with another payload
 	Waits      int64         `json:"waits"`      // records that waited for another one with their key
 	Misses     uint64        `json:"misses"`     // keys that were new
+	Unkeyed    int64         `json:"unkeyed"`    // records without a business key, handled without looking
 	Marks      uint64        `json:"marks"`      // made durable since the start
 	Pending    int64         `json:"pending"`    // finished, and not durable yet
 	Groups     uint64        `json:"groups"`     // synced batches
@@ -328,7 +323,7 @@ func (m *marks) status() *DedupeStatus {
 	id := store.ID()
 	s := &DedupeStatus{
 		Dir: store.Dir(), ID: hex.EncodeToString(id[:]), Seq: st.Seq, Keys: st.Keys, Hits: m.duplicates.Load(), Differing: m.differing.Load(),
-		Waits: m.waits.Load(), Misses: st.Mine, Marks: st.Marks, Pending: st.Pending, Groups: st.Groups, Slowest: st.SlowestGroup,
+		Waits: m.waits.Load(), Misses: st.Mine, Unkeyed: m.unkeyed.Load(), Marks: st.Marks, Pending: st.Pending, Groups: st.Groups, Slowest: st.SlowestGroup,
 		DiskBytes: st.DiskBytes, Memory: st.MemoryBytes,
 	}
 	if st.Err != nil {
@@ -364,15 +359,22 @@ func (z *sizing) look(e *Engine, now time.Time) {
 	z.said = true
 	rate := float64(marks-z.marks) / took.Seconds()
 	need := s.Estimate(rate)
-	e.emit(Event{Name: EventStoreSizing, Partition: -1, Count: need.Keys,
-		Hint: fmt.Sprintf("at the observed %.0f new keys a second, %v of them will take about %s of disk and %s of memory", rate, e.cfg.Dedupe.Retention, inBytes(need.DiskBytes), inBytes(need.MemoryBytes))})
+	ev := Event{Name: EventStoreSizing, Partition: -1, Count: need.Keys,
+		Hint: fmt.Sprintf("at the observed %.0f new keys a second and a retention of %v the store will hold up to %d keys, in about %s of disk and %s of memory", rate, e.cfg.Dedupe.Retention, need.Keys, inBytes(need.DiskBytes), inBytes(need.MemoryBytes))}
+	if free, has := e.diskSpace(); has > 0 && uint64(need.DiskBytes) > free+uint64(s.Stats().DiskBytes) {
+		ev.Name = EventStoreSpace
+		ev.Hint += fmt.Sprintf("; but only %s is free under %s: a full disk stops the work. Give it more space, or shorten Dedupe.Retention", inBytes(int64(free)), s.Dir())
+	}
+	e.emit(ev)
 }
 
 func inBytes(n int64) string {
 	switch {
 	case n >= 1<<30:
 		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 	default:
-		return fmt.Sprintf("%d MiB", n>>20)
+		return fmt.Sprintf("%d KiB", (n+1023)>>10)
 	}
 }

@@ -99,6 +99,7 @@ var dedupeMetrics = []dedupeMetric{
 	{desc("dedupe_misses_total", "Business keys that were new.", groupLabel...), prometheus.CounterValue, func(d *engine.DedupeStatus) float64 { return float64(d.Misses) }},
 	{desc("dedupe_differing_total", "Records whose business key was handled before with another payload.", groupLabel...), prometheus.CounterValue, func(d *engine.DedupeStatus) float64 { return float64(d.Differing) }},
 	{desc("dedupe_waits_total", "Records that waited for another one with their business key.", groupLabel...), prometheus.CounterValue, func(d *engine.DedupeStatus) float64 { return float64(d.Waits) }},
+	{desc("dedupe_unkeyed_total", "Records without a business key, handled without looking.", groupLabel...), prometheus.CounterValue, func(d *engine.DedupeStatus) float64 { return float64(d.Unkeyed) }},
 	{desc("dedupe_marks_total", "Business keys made durable.", groupLabel...), prometheus.CounterValue, func(d *engine.DedupeStatus) float64 { return float64(d.Marks) }},
 	{desc("dedupe_groups_total", "Group commits.", groupLabel...), prometheus.CounterValue, func(d *engine.DedupeStatus) float64 { return float64(d.Groups) }},
 }
