@@ -27,6 +27,11 @@ import (
 //	POST /partition/unhold     topic=T partition=P: tries a record again that holds its partition
 //	POST /workers              total=N [per_partition=M]: changes the limits; 400 for what is not a number
 //	POST /commit               commits what is settled now
+//	GET  /dedupe/stats         the dedupe store in figures
+//	GET  /dedupe/key           topic=T (or scope=S) key=K (or key_hex=H, key_base64=B): when it was marked, and when that expires
+//	POST /dedupe/forget        topic=T (or scope=S), and any number of keys, or all=true: they are handled again if they come again
+//	POST /dedupe/verify        reads all of the store; lines of JSON, the last one with the result
+//	POST /dedupe/compact       brings the store to its smallest size
 //
 // It has no access control: bind it to an address that only operators reach.
 func Handler(e *engine.Engine) http.Handler {
@@ -101,6 +106,7 @@ func Handler(e *engine.Engine) http.Handler {
 		}
 		done(w, true, "")
 	})
+	dedupeRoutes(mux, e)
 	return mux
 }
 
