@@ -81,6 +81,8 @@ func (a *app) whereSet(field string) string {
 		return all[0]
 	case field == "SASL.Token":
 		return "--sasl-token-file"
+	case field == "Dedupe.Key":
+		return a.origins.Of("dedupe-key")
 	}
 	return field
 }
@@ -101,6 +103,8 @@ func inFlags(field, text string) string {
 				return "--sasl-password-file"
 			case "SASL.Token":
 				return "--sasl-token-file"
+			case "Dedupe.Key":
+				return "--dedupe-key"
 			}
 			if i := slices.IndexFunc(settingTable, func(s setting) bool { return s.field == candidate }); i >= 0 {
 				return "--" + settingTable[i].flag
@@ -111,7 +115,7 @@ func inFlags(field, text string) string {
 }
 
 // qualifiedWord is a field's name that can't be anything else.
-var qualifiedWord = regexp.MustCompile(`\b(?:Config\.[A-Z][A-Za-z]+(?:\.[A-Z][A-Za-z]+)?|(?:TLS|SASL|DeadLetter|Retry|Commit)\.[A-Z][A-Za-z]+)\b`)
+var qualifiedWord = regexp.MustCompile(`\b(?:Config\.[A-Z][A-Za-z]+(?:\.[A-Z][A-Za-z]+)?|(?:TLS|SASL|DeadLetter|Retry|Commit|Dedupe)\.[A-Z][A-Za-z]+)\b`)
 
 // explained puts an error of the running engine into the command's words.
 func explained(err error) error {
@@ -128,7 +132,7 @@ func explainedText(text string) string {
 }
 
 var (
-	inErrors = strings.NewReplacer("check Brokers,", "check --brokers,", ", User and Password", ", --sasl-user and the password")
+	inErrors = strings.NewReplacer("topic: give topic=T, or scope=S", "name the --topic, or the --scope that the keys were given", "check Brokers,", "check --brokers,", ", User and Password", ", --sasl-user and the password")
 	inHints  = strings.NewReplacer("Engine.ReleaseKey", "POST /key/release at --admin-addr", "Engine.ResetBreaker", "POST /breaker/reset at --admin-addr",
 		"Engine.Unhold", "POST /partition/unhold at --admin-addr")
 )

@@ -14,6 +14,7 @@ const (
 	exitFailed      = 1   // it failed while it ran, or the verdict is bad
 	exitUsage       = 2   // a flag, a variable or a key of the file is wrong
 	exitUnreachable = 3   // no broker was reached, the credentials were refused, or a check at start failed
+	exitStore       = 4   // the dedupe store can't go on in this process: start it again
 	exitInterrupted = 130 // interrupted a second time, while it was stopping: work was abandoned
 )
 
@@ -21,7 +22,8 @@ const exitCodesHelp = `Exit codes:
   0    done; also after an interrupt (ctrl-C, SIGTERM) and a clean stop
   1    it failed while it ran, or its verdict is bad
   2    a flag, an environment variable or a key of the configuration file is wrong
-  3    no broker was reached, it refused the credentials, or a check at start failed
+  3    no broker was reached, it refused the credentials, or a check at start failed (a dedupe store that can't be opened, too)
+  4    the dedupe store can't be used in this process any more: start it again; that repairs the store, or says what to do
   130  interrupted a second time, while it was stopping: work was abandoned`
 
 // exitError is an error that knows how the process ends.

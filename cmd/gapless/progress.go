@@ -63,6 +63,8 @@ type progress struct {
 	Retries      int64             `json:"retries"`
 	DeadLettered int64             `json:"dead_lettered"`
 	Skipped      int64             `json:"skipped"`
+	Duplicates   int64             `json:"duplicates"`  // settled without their work: their business key was handled before
+	Redelivered  int64             `json:"redelivered"` // the same, because an earlier owner had settled them
 	Lag          int64             `json:"lag"`
 	InFlight     int               `json:"in_flight"`
 	Waiting      int               `json:"waiting"`
@@ -94,6 +96,10 @@ func (w *watch) measure(s engine.Status, now time.Time) progress {
 	p := progress{
 		Event: "progress", Seconds: round(now.Sub(w.began).Seconds()), Handled: s.Counts.Handled, Failures: s.Counts.Failures, Retries: s.Counts.Retries,
 		DeadLettered: s.Counts.DeadLettered, Skipped: s.Counts.Skipped, Partitions: len(s.Partitions), Healthy: s.Healthy, Problems: s.Problems,
+	}
+	p.Redelivered = s.Counts.Redelivered
+	if s.Dedupe != nil {
+		p.Duplicates = s.Dedupe.Hits
 	}
 	if took := now.Sub(w.lastAt).Seconds(); took > 0 {
 		p.Rate = round(float64(p.Handled-w.lastHandled) / took)
@@ -194,7 +200,7 @@ func (p progress) failureParts() (parts []string) {
 	for _, f := range []struct {
 		name string
 		n    int64
-	}{{"failed attempts", p.Failures}, {"dead-lettered", p.DeadLettered}, {"skipped", p.Skipped}} {
+	}{{"failed attempts", p.Failures}, {"dead-lettered", p.DeadLettered}, {"skipped", p.Skipped}, {"duplicates", p.Duplicates}} {
 		if f.n > 0 {
 			parts = append(parts, fmt.Sprintf("  %s %s", f.name, count(f.n)))
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gaplesshq/gapless/engine"
 	"github.com/gaplesshq/gapless/engine/admin"
+	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -23,6 +24,13 @@ stdout carries records only; the log and the progress go to stderr.
 
 A record whose attempts are spent goes to the dead-letter topic <topic>.dlq (--dead-letter-topic). It is created at start where it
 is missing, unless --give-up is skip or hold, or with --dead-letter-no-create, which refuses to start instead.
+
+--dedupe-key has one record a business key handled: a producer's duplicate, at whatever offset, is settled without the sink, for
+--dedupe-retention and while this host's disk is there. In a JSON value a string is the same key as that text in a header; a number
+is a key by its exact value (1 and 1.0 are one), and never that of a string (1 and "1" are two). A record without the key, header or
+path (also null or empty there), or whose value is not JSON, has no business key: it is handled whatever it is, counted as unkeyed
+in /status and /metrics, and the first of a topic is warned of. A key that comes with another value is no plain duplicate: see
+--dedupe-on-differ. "gapless dedupe" looks into the store.
 
 An interrupt (ctrl-C, SIGTERM) stops cleanly: running handlers end, their offsets are committed, the member leaves the group.
 A second one stops at once, and lists the records that were abandoned; they will be delivered again.
@@ -48,6 +56,13 @@ const runExamples = `  # no Kafka at hand: an embedded broker with 1,000 generat
   # is the work idempotent? handle the last 100 records of each partition once more; nothing is committed
   gapless run --brokers localhost:9092 --group printer --topic orders --replay-last 100
 
+  # an order that the producer sends twice is printed once; the store is in ~/.local/state/gapless/dedupe/billing/0
+  gapless run --brokers localhost:9092 --group billing --topic orders --dedupe-key json:order.id --dedupe-retention 7d
+
+  # the same by a header, with the store on a volume, and a key with two payloads to the dead-letter topic
+  gapless run --brokers localhost:9092 --group billing --topic orders --dedupe-key header:Idempotency-Key \
+      --dedupe-dir /data/gapless --dedupe-on-differ dead-letter
+
   # probes, metrics and operations
   gapless run --config gapless.yaml --admin-addr localhost:8080 &
   curl localhost:8080/status`
@@ -58,6 +73,7 @@ type runner struct {
 	cfg        engine.Config
 	secrets    secrets
 	sinkFlags  sinkFlags
+	dedupeKey  dedupeKeyFlag
 	embedded   embedded
 	seed       int
 	logs       logFlags
@@ -83,7 +99,9 @@ func (a *app) runCommand() *cobra.Command {
 	r.sinkFlags.register(flags)
 	register(flags, &r.cfg, secConnection)
 	r.secrets.register(flags)
-	register(flags, &r.cfg, secGroup, secTopics, secWork, secCommit, secDedupe, secFailure, secLimits, secFetch)
+	register(flags, &r.cfg, secGroup, secTopics, secWork, secCommit)
+	r.dedupeKey.register(flags)
+	register(flags, &r.cfg, secDedupe, secFailure, secLimits, secFetch)
 	flags.IntVar(&r.replayLast, "replay-last", 0, "handle the N records before each partition's committed offset again, commit nothing, and exit")
 	flags.BoolVar(&r.untilEnd, "until-end", false, "stop once all that is in the partitions assigned here is handled")
 	section(flags, "What to do", "replay-last", "until-end")
@@ -113,6 +131,13 @@ func (r *runner) run(ctx context.Context, flags *pflag.FlagSet) error {
 		return err
 	}
 	r.sinkFlags.attach(&r.cfg, s)
+	if err := r.dedupeKey.fill(&r.cfg, r.app); err != nil {
+		return err
+	}
+	if err := r.checkDedupe(&r.cfg); err != nil {
+		return err
+	}
+	r.cfg.OnEvent = r.sayEvent
 	if err := r.secrets.fill(&r.cfg, r.app); err != nil {
 		return err
 	}
@@ -206,6 +231,13 @@ func (r *runner) consume(ctx context.Context, e *engine.Engine) error {
 	}
 }
 
+// sayEvent tells where the store is whatever the log's level: at info and below, the log does.
+func (r *runner) sayEvent(ev engine.Event) {
+	if ev.Name == engine.EventStoreOpened && r.cfg.Log.GetLevel() > zerolog.InfoLevel {
+		r.notes.say("%s; opened in %v", ev.Hint, ev.Took.Round(time.Millisecond))
+	}
+}
+
 // outcome gives the engine's error its exit code: what comes before it was ready is a check at start.
 func (r *runner) outcome(e *engine.Engine, err error) error {
 	if err == nil {
@@ -214,6 +246,9 @@ func (r *runner) outcome(e *engine.Engine, err error) error {
 	var c *engine.ConfigError
 	if errors.As(err, &c) {
 		return r.refusal(err)
+	}
+	if errors.Is(err, engine.ErrStore) {
+		return &exitError{explained(err), exitStore}
 	}
 	if isReady(e) {
 		return explained(err)
