@@ -207,7 +207,8 @@ func TestTokenFileIsReadAgain(t *testing.T) {
 }
 
 func TestHelpTeaches(t *testing.T) {
-	names := []string{"run", "produce", "status", "offsets", "offsets show", "offsets reset", "demo"}
+	names := []string{"run", "produce", "status", "offsets", "offsets show", "offsets reset", "dedupe", "dedupe stats", "dedupe get",
+		"dedupe forget", "dedupe verify", "dedupe compact", "demo"}
 	for _, name := range names {
 		help := must(t, "", append(strings.Fields(name), "--help")...)
 		if !strings.Contains(help, "Examples:") || !strings.Contains(help, "  gapless "+name) {
@@ -243,6 +244,8 @@ func TestCompletion(t *testing.T) {
 		"offsets reset --for": "--forget-dedupe",
 		"offsets show --gr":   "--group",
 		"help offsets ":       "show",
+		"dedupe ":             "forget",
+		"dedupe get --js":     "--json-key",
 		"run --order ":        "unordered",
 		"run --give-up ":      "dead-letter",
 		"run --sink ":         "discard",

@@ -137,7 +137,7 @@ func (r *resetter) check() error {
 }
 
 // canAsk says whether somebody sits at a terminal.
-func (r *resetter) canAsk() bool { return isTerminalReader(r.in) && isTerminal(r.err) }
+func (a *app) canAsk() bool { return isTerminalReader(a.in) && isTerminal(a.err) }
 
 func (r *resetter) run(ctx context.Context) error {
 	if err := r.check(); err != nil {

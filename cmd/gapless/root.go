@@ -20,6 +20,7 @@ nothing before it is unfinished.
   gapless produce --brokers localhost:9092 --topic t --generate 10000
   gapless status --brokers localhost:9092 --group g --watch
   gapless offsets reset --brokers localhost:9092 --group g --topic t --to earliest --dry-run
+  gapless dedupe stats --group g                            what a --dedupe-key store holds
 
 Every setting can be given in three ways. The first one that is set counts:
   --workers 200            on the command line
@@ -63,7 +64,7 @@ func (a *app) root() *cobra.Command {
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%s", secretHint(err)) })
 	root.PersistentFlags().String("config", "", "YAML `file` with settings (GAPLESS_CONFIG)")
-	root.AddCommand(a.runCommand(), a.produceCommand(), a.statusCommand(), a.offsetsCommand(), a.demoCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.produceCommand(), a.statusCommand(), a.offsetsCommand(), a.dedupeCommand(), a.demoCommand(), a.versionCommand())
 	root.SetHelpCommand(a.helpCommand())
 	root.SetVersionTemplate("{{.Version}}\n")
 	useSections(root)
