@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -18,9 +18,8 @@ import (
 type demo struct {
 	o       options
 	plan    *plan
+	dir     string // where the journal and the stores are while it runs
 	journal *journal
-	log     zerolog.Logger
-	logFile *os.File
 
 	ctx  context.Context // ends when the run is interrupted or something fails
 	fail context.CancelCauseFunc
@@ -31,9 +30,9 @@ type demo struct {
 
 	mu      sync.Mutex
 	members []*member
+	lives   map[string]int // by member: how often it was started
+	kills   []*kill
 	story   []event
-
-	deadLettered atomic.Int64 // for the live view; the verdict reads the topic
 }
 
 // event is a line of the story that the live view tells.
@@ -43,17 +42,28 @@ type event struct {
 }
 
 func newDemo(o options) (*demo, error) {
-	d := &demo{o: o, plan: newPlan(o), journal: newJournal(o.records, o.partitions), log: zerolog.Nop()}
-	if o.log != "" {
-		f, err := os.Create(o.log)
-		if err != nil {
+	d := &demo{o: o, plan: newPlan(o), lives: map[string]int{}}
+	if o.log != "" { // the members append to it
+		if err := os.WriteFile(o.log, nil, 0o644); err != nil {
 			return nil, fmt.Errorf("--log: %w", err)
 		}
-		d.logFile = f
-		d.log = zerolog.New(f).With().Timestamp().Logger()
+	}
+	var err error
+	if d.dir, err = os.MkdirTemp("", "gapless-demo-"); err != nil {
+		return nil, err
+	}
+	holds := func(order int32) bool { return d.plan.records[order].Kind == kindStuck }
+	if d.journal, err = newJournal(filepath.Join(d.dir, "journal"), o.records, o.partitions, holds); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(d.dir))
 	}
 	d.ctx, d.fail = context.WithCancelCause(context.Background())
 	return d, nil
+}
+
+// close removes what the demo has written, but for what was asked for.
+func (d *demo) close() error {
+	d.journal.close()
+	return os.RemoveAll(d.dir)
 }
 
 func (d *demo) tell(format string, args ...any) {
@@ -66,10 +76,8 @@ func (d *demo) tell(format string, args ...any) {
 func (d *demo) run(ctx context.Context) (f findings, err error) {
 	defer d.fail(nil)
 	defer context.AfterFunc(ctx, func() { d.fail(context.Cause(ctx)) })()
-	if d.logFile != nil {
-		defer func() { err = errors.Join(err, d.logFile.Close()) }()
-	}
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(int32(d.o.partitions), topic))
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(int32(d.o.partitions), topic),
+		kfake.GroupMinSessionTimeout(time.Second))
 	if err != nil {
 		return f, fmt.Errorf("start the embedded broker: %w", err)
 	}
@@ -99,6 +107,9 @@ func (d *demo) run(ctx context.Context) (f findings, err error) {
 	}
 	samples := stop()
 	seconds := time.Since(d.journal.begun).Seconds()
+	if _, jerr := d.journal.catchUp(); err == nil {
+		err = jerr
+	}
 	var stalled *stallError
 	if err != nil && (!errors.As(err, &stalled) || d.ctx.Err() != nil) {
 		return f, err
@@ -112,8 +123,13 @@ func (d *demo) run(ctx context.Context) (f findings, err error) {
 	if err != nil {
 		return f, err
 	}
-	ev.order, ev.quiet = d.o.order, leave(d.o.leave) == leaveQuiet
-	ev.planned, ev.poisonous, ev.retries = len(d.plan.records), d.plan.poisonous, d.plan.retries
+	for _, k := range d.kills {
+		if err := k.ask(len(d.plan.records)); err != nil {
+			return f, err
+		}
+	}
+	ev.order, ev.workers, ev.kills = d.o.order, d.o.workers, d.kills
+	ev.planned, ev.copies, ev.poisonous, ev.retries = len(d.plan.records), d.plan.copies, d.plan.poisonous, d.plan.retries
 	ev.handlings, ev.samples, ev.seconds = d.journal.all(), samples, seconds
 	if stalled != nil {
 		ev.troubles = append(ev.troubles, stalled.Error())

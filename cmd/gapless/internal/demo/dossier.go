@@ -11,9 +11,11 @@ import (
 // fact is what is known of one record of the topic.
 type fact struct {
 	placed
-	attempts, successes, letters int
-	lastEnd                      int64 // of its attempts, by the journal's clock
-	settled                      int64 // when it was: its first success, or the end of its last attempt before its dead letter
+	copied             bool  // another record before it has the same order
+	handlings          []int // of it
+	successes, letters int
+	gaveUp             int64 // when its last attempt failed, by the journal's clock
+	settled            int64 // when it was: the first success of its order, or when it was given up before its dead letter
 }
 
 const never = math.MaxInt64
@@ -25,6 +27,7 @@ type dossier struct {
 	of        []int         // which fact a handling belongs to; -1 = a record that is not in the topic
 	moments   []moment      // in the order in which they happened
 	starts    map[int32]int // by partition: its first fact
+	byOrder   map[int32][]int
 	keys      int
 	work      time.Duration
 	peak      int
@@ -32,24 +35,37 @@ type dossier struct {
 }
 
 func newCase(ev *evidence) *dossier {
-	c := &dossier{handlings: ev.handlings, of: make([]int, len(ev.handlings)), starts: map[int32]int{}}
+	c := &dossier{handlings: ev.handlings, of: make([]int, len(ev.handlings)), starts: map[int32]int{}, byOrder: map[int32][]int{}}
 	c.sortLog(ev.log)
 	for i := range c.handlings {
 		c.add(i)
 	}
 	for i := range ev.dead {
-		c.addLetter(&ev.dead[i], ev.quiet)
+		c.addLetter(&ev.dead[i])
 	}
 	for i := range c.facts {
 		x := &c.facts[i]
-		if x.settled == never && x.letters > 0 && x.lastEnd > 0 {
-			x.settled = x.lastEnd
+		if x.settled == never && x.letters > 0 {
+			x.settled = x.gaveUp
 		}
 		if x.letters > 0 && !x.poisonous {
 			c.odd("%v was dead-lettered, but is not poisonous", x.placed)
 		}
 		if x.letters > 0 && x.successes > 0 {
 			c.odd("%v was both handled and dead-lettered", x.placed)
+		}
+	}
+	// A record of an order that has been handled is settled without its handler.
+	for _, facts := range c.byOrder {
+		if len(facts) < 2 {
+			continue
+		}
+		first := int64(never)
+		for _, i := range facts {
+			first = min(first, c.facts[i].settled)
+		}
+		for _, i := range facts {
+			c.facts[i].settled = first
 		}
 	}
 	c.sortMoments()
@@ -71,10 +87,16 @@ func (c *dossier) sortLog(log []placed) {
 		if _, ok := c.starts[p.partition]; !ok {
 			c.starts[p.partition] = len(c.facts)
 		}
-		if seqs[p.key]++; seqs[p.key] != p.seq {
-			c.odd("%v is number %d of its key in the topic", p, seqs[p.key])
+		copied := len(c.byOrder[p.order]) > 0
+		if !copied {
+			if seqs[p.key]++; seqs[p.key] != p.seq {
+				c.odd("%v is number %d of its key in the topic", p, seqs[p.key])
+			}
+		} else if first := c.facts[c.byOrder[p.order][0]]; first.key != p.key || first.seq != p.seq {
+			c.odd("%v and %v have the same order number, and are no copies", first.placed, p)
 		}
-		c.facts = append(c.facts, fact{placed: p, settled: never})
+		c.byOrder[p.order] = append(c.byOrder[p.order], len(c.facts))
+		c.facts = append(c.facts, fact{placed: p, copied: copied, gaveUp: never, settled: never})
 	}
 	c.keys = len(seqs)
 }
@@ -112,30 +134,29 @@ func (c *dossier) add(i int) {
 		return
 	}
 	x := &c.facts[c.of[i]]
-	if x.key != h.Key || x.seq != h.Seq {
+	if x.key != h.Key || x.seq != h.Seq || x.order != h.Order {
 		c.odd("%v was handled as %s number %d", x.placed, h.Key, h.Seq)
 	}
-	x.attempts++
-	x.lastEnd = max(x.lastEnd, h.End)
-	if h.End == 0 {
+	x.handlings = append(x.handlings, i)
+	switch {
+	case h.End == 0:
 		c.odd("a handler of %v never returned", x.placed)
-	}
-	if h.OK {
+	case h.ok():
 		x.successes++
 		x.settled = min(x.settled, h.End)
+	case h.Outcome == outcomeGivenUp:
+		x.gaveUp = min(x.gaveUp, h.End)
 	}
 }
 
-func (c *dossier) addLetter(p *placed, once bool) {
+func (c *dossier) addLetter(p *placed) {
 	i := c.find(p.partition, p.offset)
 	if i < 0 {
 		c.odd("%v was dead-lettered, but is not in the topic", *p)
 		return
 	}
 	x := &c.facts[i]
-	if x.letters++; x.letters > 1 && once {
-		c.odd("%v was dead-lettered %d times", x.placed, x.letters)
-	}
+	x.letters++
 	if x.key != p.key || x.seq != p.seq || x.poisonous && x.value != p.value {
 		c.odd("the dead letter of %v has another key or value", x.placed)
 	}
@@ -174,7 +195,8 @@ func (c *dossier) sortMoments() {
 	slices.SortFunc(c.moments, func(a, b moment) int { return cmp.Compare(a.clock, b.clock) })
 }
 
-// commitsPastUnfinished counts the samples in which a committed offset was above a record that was not settled then (C1).
+// commitsPastUnfinished counts the samples in which a committed offset was above a record that was not settled then (C1), or what
+// stood beside it said of such a record that it was.
 func (c *dossier) commitsPastUnfinished(samples []sample) (bad int) {
 	// latest[i] is when the last of the records up to i, in the partition, was settled.
 	latest := make([]int64, len(c.facts))
@@ -186,13 +208,27 @@ func (c *dossier) commitsPastUnfinished(samples []sample) (bad int) {
 	}
 	for _, s := range samples {
 		ok := true
-		for p, offset := range s.committed {
-			i, _ := slices.BinarySearchFunc(c.facts, placed{partition: p, offset: offset}, func(x fact, p placed) int {
+		for p, said := range s.committed {
+			start, known := c.starts[p]
+			if !known {
+				continue
+			}
+			i, _ := slices.BinarySearchFunc(c.facts, placed{partition: p, offset: said.offset}, func(x fact, p placed) int {
 				return cmp.Or(cmp.Compare(x.partition, p.partition), cmp.Compare(x.offset, p.offset))
 			})
-			i-- // the last record below the committed offset
-			if start, known := c.starts[p]; known && i >= start && latest[i] > s.clock {
+			if i > start && latest[i-1] > s.clock { // the last record below the committed offset
 				ok = false
+			}
+			if said.badness != nil {
+				c.odd("what stands beside offset %d of partition %d can't be read: %v", said.offset, p, said.badness)
+			}
+			if said.window == nil {
+				continue
+			}
+			for ; i < len(c.facts) && c.facts[i].partition == p && c.facts[i].offset <= said.window.Highest; i++ {
+				if c.facts[i].settled > s.clock && said.says(c.facts[i].offset) {
+					ok = false
+				}
 			}
 		}
 		if !ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// feed produces the plan, partition by partition, each up to a limit that may be raised while it runs.
+// feed produces the plan, partition by partition.
 type feed struct {
 	plan *plan
 	rate float64
@@ -17,7 +17,6 @@ type feed struct {
 	fail func(error)
 
 	sent  []int          // by partition; the feed's own
-	limit []atomic.Int64 // how many of the partition's records may be sent
 	ends  []atomic.Int64 // offset behind the last acknowledged record
 	acked []atomic.Int64
 	done  chan struct{} // all is sent and acknowledged
@@ -25,22 +24,10 @@ type feed struct {
 
 func newFeed(p *plan, rate int, cl *kgo.Client, fail func(error)) *feed {
 	n := len(p.queues)
-	f := &feed{
+	return &feed{
 		plan: p, rate: float64(rate), cl: cl, fail: fail, done: make(chan struct{}),
-		sent: make([]int, n), limit: make([]atomic.Int64, n), ends: make([]atomic.Int64, n), acked: make([]atomic.Int64, n),
+		sent: make([]int, n), ends: make([]atomic.Int64, n), acked: make([]atomic.Int64, n),
 	}
-	return f
-}
-
-// allow lets a partition have this share of its records.
-func (f *feed) allow(partition int, share float64) {
-	f.limit[partition].Store(int64(share * float64(len(f.plan.queues[partition]))))
-}
-
-// upTo says whether all that a partition was allowed is acknowledged, and where it ends.
-func (f *feed) upTo(partition int) (end int64, all bool) {
-	all = f.acked[partition].Load() >= f.limit[partition].Load()
-	return f.ends[partition].Load(), all
 }
 
 func (f *feed) produced() (n int64) {
@@ -68,11 +55,11 @@ func (f *feed) run(ctx context.Context) {
 		for p, queue := range f.plan.queues {
 			most := chunk
 			if f.rate > 0 {
-				perSecond := f.rate * float64(len(queue)) / float64(len(f.plan.records))
+				perSecond := f.rate * float64(len(queue)) / float64(f.plan.sent())
 				credit[p] = min(credit[p]+perSecond*elapsed.Seconds(), chunk)
 				most = int(credit[p])
 			}
-			n := min(most, int(f.limit[p].Load())-f.sent[p])
+			n := min(most, len(queue)-f.sent[p])
 			for range n {
 				f.send(ctx, queue[f.sent[p]], int32(p))
 				f.sent[p]++

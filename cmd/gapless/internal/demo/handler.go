@@ -15,20 +15,31 @@ var (
 	errPanics = errors.New("index out of range, or so")
 )
 
-// handler is what member does with a record. All it does is write to the journal, and behave as the record asks.
-func (d *demo) handler(member string) engine.Handler {
+// handler is what a member does with a record. All it does is write to the journal, and behave as the record asks.
+func handler(p *pen) engine.Handler {
 	return engine.JSON(func(ctx context.Context, w work, r *engine.Record) error {
-		i := d.journal.start(handling{
-			Partition: r.Partition, Offset: r.Offset, Key: string(r.Key), Seq: w.Seq, Attempt: r.Attempt, Member: member,
-		})
+		n := p.start(handling{Partition: r.Partition, Offset: r.Offset, Key: string(r.Key), Order: w.Order, Seq: w.Seq, Attempt: r.Attempt})
 		err := w.do(ctx, r.Attempt)
 		// The end stands in the journal before the engine hears of it: what is committed then can be held against it.
-		d.journal.end(i, err == nil)
+		p.end(n, outcomeOf(ctx, r.Attempt, err))
 		if errors.Is(err, errPanics) {
 			panic(err)
 		}
 		return err
 	})
+}
+
+// outcomeOf is what an attempt came to.
+func outcomeOf(ctx context.Context, attempt int, err error) outcome {
+	switch {
+	case err == nil:
+		return outcomeOK
+	case ctx.Err() != nil:
+		return outcomeCut
+	case errors.Is(err, errBad), attempt >= attempts:
+		return outcomeGivenUp
+	}
+	return outcomeFailed
 }
 
 func (w *work) do(ctx context.Context, attempt int) error {

@@ -108,7 +108,7 @@ func (v *tableView) show(s snapshot) {
 
 func (v *tableView) frame(s snapshot, height int) []row {
 	head := []row{
-		{styleBold, fmt.Sprintf("gapless demo   %s records, %s, order %s, 2 x %s",
+		{styleBold, fmt.Sprintf("gapless demo   %s orders, %s, order %s, 2 x %s",
 			number(s.total), count(v.o.partitions, "partition"), v.o.order, count(v.o.workers, "worker"))},
 		{styleNone, fmt.Sprintf("%s %3d%%  %s  %s/s", bar(s), share(s), clock(s.at), number(int64(s.rate)))},
 		{styleNone, fmt.Sprintf("produced %s  handled %s  lag %s  retrying %d  dead-lettered %d",
@@ -154,7 +154,10 @@ func (r *partitionRow) row(partition int) row {
 }
 
 func (m *memberRow) row() row {
-	if !m.present {
+	switch {
+	case m.killed:
+		return row{styleBad, m.name + "  killed"}
+	case !m.present:
 		return row{styleDim, m.name + "  away"}
 	}
 	s := fmt.Sprintf("%s  %s, %d of %s busy", m.name, count(m.partitions, "partition"), m.running, count(m.limit, "worker"))

@@ -52,8 +52,11 @@ func orderOf(c *dossier, laneOf func(*placed) laneKey) (n orderCount) {
 		l := in[i]
 		if !m.start {
 			l.running--
-			if c.facts[i].settled <= m.clock {
-				l.settle(int(at[i]))
+			if c.facts[i].settled > m.clock {
+				continue
+			}
+			for _, same := range c.byOrder[c.facts[i].order] { // the copies need no handler from now on, where the mark is known
+				in[same].settle(int(at[same]))
 			}
 			continue
 		}

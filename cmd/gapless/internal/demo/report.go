@@ -31,18 +31,18 @@ func (f *findings) print(out io.Writer, d *demo) error {
 	}
 	p.check(f.Lost == 0 && f.Produced == len(d.plan.records), "nothing lost", lost,
 		"the topic read back, against the journal and the dead letters")
-	switch {
-	case f.Duplicates == 0:
-		p.check(true, "no duplicates", "no record was handled successfully twice", "though B left and came back in the middle")
-	case f.quiet:
+	if f.Duplicates == 0 {
+		p.check(true, "no duplicates", "no record was handled twice but for a kill", "though B left and came back in the thick of it")
+	} else {
 		p.check(false, "no duplicates", number(f.Duplicates)+" successful handlings beyond one a record", "")
-	default:
-		p.note("duplicates", number(f.Duplicates)+" successful handlings beyond one a record",
-			"B left in the thick of it: delivery is at least once")
 	}
+	for i := range f.losses {
+		f.losses[i].print(&p)
+	}
+	f.printCopies(&p)
 	f.printOrder(&p)
-	p.check(f.commitsBad == 0 && f.samples > 0, "no gaps", "no committed offset was ever past an unfinished record",
-		fmt.Sprintf("offsets read %s while it ran, against the journal", times(f.samples)))
+	p.check(f.commitsBad == 0 && f.samples > 0, "no gaps", "nothing unfinished was ever committed, offset or window",
+		fmt.Sprintf("offsets and windows read %s meanwhile, against the journal", times(f.samples)))
 	p.check(f.DeadLettered == f.poisonous, "dead letters", fmt.Sprintf("%d for %d poisonous records, after %s retries in all", f.DeadLettered, f.poisonous, number(f.Retried)),
 		"the dead-letter topic read back: origins, keys and values")
 	p.check(f.Lag == 0, "lag "+strconv.FormatInt(f.Lag, 10), "all of it is committed", "the group's offsets against the ends of the log")
@@ -61,6 +61,39 @@ func (f *findings) print(out io.Writer, d *demo) error {
 	}
 	_, err := io.WriteString(out, p.String())
 	return err
+}
+
+// print prints what a kill cost.
+func (l *loss) print(p *printer) {
+	what := "kill -9"
+	if l.moved > 0 {
+		what = "kill -9, moved"
+	}
+	var parts []string
+	for _, x := range []struct {
+		n    int
+		what string
+	}{{l.inFlight, "in flight"}, {l.notDurable, "not yet durable"}, {l.notSaid, "not yet committed"}, {l.dropped, "dropped from a window"}} {
+		if x.n > 0 || x.what == "in flight" {
+			parts = append(parts, number(x.n)+" "+x.what)
+		}
+	}
+	p.check(l.unexcused == 0 && l.redone <= l.allowed(), what, fmt.Sprintf("%s redone, of %s that might have been", number(l.redone), number(l.allowed())), strings.Join(parts, ", "))
+}
+
+func (f *findings) printCopies(p *printer) {
+	if f.sentTwice == 0 {
+		return
+	}
+	found := fmt.Sprintf("%s orders were sent twice: %s handled once", number(f.sentTwice), number(f.copies.passed))
+	how := fmt.Sprintf("%s handled again by the other member: its store did not know", number(f.copies.elsewhere))
+	if f.copies.elsewhere == 0 {
+		how = "though the partitions moved in between"
+	}
+	if f.BusinessDuplicates != 0 {
+		how = number(f.BusinessDuplicates) + " handled again by a member whose store had their mark"
+	}
+	p.check(f.BusinessDuplicates == 0, "copies", found, how)
 }
 
 func (f *findings) printOrder(p *printer) {

@@ -25,6 +25,7 @@ type memberRow struct {
 	limit, running   int
 	partitions       int
 	healthy, present bool
+	killed           bool
 }
 
 type partitionRow struct {
@@ -55,9 +56,9 @@ func newCamera(d *demo) *camera {
 
 func (c *camera) snapshot() snapshot {
 	d := c.d
-	s := snapshot{at: time.Since(d.journal.begun), total: len(d.plan.records), dead: d.deadLettered.Load()}
+	s := snapshot{at: time.Since(d.journal.begun), total: len(d.plan.records)}
 	now := reading{time.Now(), make([]int64, len(c.rows))}
-	d.journal.progress(now.done)
+	s.dead = d.journal.progress(now.done)
 	c.past = append(c.past, now)
 	for len(c.past) > 2 && now.at.Sub(c.past[1].at) >= rateWindow {
 		c.past = c.past[1:]
@@ -81,7 +82,7 @@ func (c *camera) snapshot() snapshot {
 		row := &c.rows[p]
 		if w != nil { // also sees the last commit of a member that has left
 			if latest := w.latest.Load(); latest != nil {
-				row.committed = max(row.committed, latest.committed[int32(p)])
+				row.committed = max(row.committed, latest.committed[int32(p)].offset)
 			}
 		}
 		row.frontier = max(row.frontier, row.committed) // that of a member that has left may have moved since the last look
@@ -102,18 +103,18 @@ func (c *camera) snapshot() snapshot {
 
 // member fills in the rows of the partitions that a member has.
 func (c *camera) member(name string) memberRow {
-	row := memberRow{name: name, healthy: true}
+	row := memberRow{name: name, healthy: true, killed: c.d.isKilled(name)}
 	for _, m := range c.d.present() {
 		if m.name != name {
 			continue
 		}
-		st := m.e.Status()
+		st := m.now.Load()
 		row.present, row.healthy = st.Ready, st.Healthy
-		row.limit, row.running = st.Workers.Limit, st.Workers.Running
+		row.limit, row.running = st.Limit, st.Running
 		for _, p := range st.Partitions {
 			r := &c.rows[p.Partition]
 			r.owner, r.inFlight, r.retrying = name, p.InFlight, p.Parked
-			r.frontier, r.committed = max(p.Frontier, r.frontier), max(p.Committed, r.committed)
+			r.frontier = max(p.Frontier, r.frontier)
 			row.partitions++
 		}
 	}

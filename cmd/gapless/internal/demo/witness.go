@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,9 @@ type witness struct {
 	cl      *kgo.Client
 	adm     *kadm.Client
 	latest  atomic.Pointer[sample]
+
+	mu    sync.Mutex
+	looks []time.Time
 }
 
 func newWitness(brokers []string) (*witness, error) {
@@ -35,8 +39,10 @@ func (w *witness) close() { w.cl.Close() }
 // sample is what the group had committed at a moment of the journal's clock.
 type sample struct {
 	clock     int64
-	committed map[int32]int64
+	committed map[int32]commit
 }
+
+const sampleEvery = 100 * time.Millisecond
 
 // watchCommits reads the group's offsets ten times a second until it is told to stop.
 func (w *witness) watchCommits(ctx context.Context, j *journal) (stop func() []sample) {
@@ -44,7 +50,7 @@ func (w *witness) watchCommits(ctx context.Context, j *journal) (stop func() []s
 	done := make(chan []sample, 1)
 	go func() {
 		var samples []sample
-		tick := time.NewTicker(100 * time.Millisecond)
+		tick := time.NewTicker(sampleEvery)
 		defer tick.Stop()
 		for {
 			select {
@@ -53,28 +59,71 @@ func (w *witness) watchCommits(ctx context.Context, j *journal) (stop func() []s
 				return
 			case <-tick.C:
 			}
-			// What is committed in the answer was finished before the clock is read.
-			if c, err := w.committed(ctx); err == nil && len(c) > 0 {
-				samples = append(samples, sample{j.now(), c})
-				w.latest.Store(&sample{committed: c})
+			// What is committed in the answer was finished before the journal is read.
+			c, err := w.committed(ctx)
+			if err != nil || len(c) == 0 {
+				continue
 			}
+			clock, err := j.catchUp()
+			if err != nil {
+				continue // whoever plays finds out as well
+			}
+			s := sample{clock, c}
+			samples = append(samples, s)
+			w.latest.Store(&s)
+			w.looked()
 		}
 	}()
 	return func() []sample { cancel(); return <-done }
 }
 
-func (w *witness) committed(ctx context.Context) (map[int32]int64, error) {
+// gapsOver is over how many looks the longest gap counts: some five seconds.
+const gapsOver = 50
+
+// looked notes when the group's offsets were looked at.
+func (w *witness) looked() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.looks = append(w.looks, time.Now())
+	w.looks = w.looks[max(len(w.looks)-gapsOver, 0):]
+}
+
+// longestGap is the longest time of late between two looks at the group's offsets. On a machine that is busy it is longer than it
+// should be, and so may be the time between the engine's commits.
+func (w *witness) longestGap() (longest time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.looks {
+		if i+1 < len(w.looks) {
+			longest = max(longest, w.looks[i+1].Sub(w.looks[i]))
+		} else {
+			longest = max(longest, time.Since(w.looks[i]))
+		}
+	}
+	return longest
+}
+
+// committed is what the group holds now.
+func (w *witness) committed(ctx context.Context) (map[int32]commit, error) {
 	resp, err := w.adm.FetchOffsets(ctx, group)
 	if err != nil {
 		return nil, err
 	}
-	c := map[int32]int64{}
+	c := map[int32]commit{}
 	resp.Each(func(o kadm.OffsetResponse) {
 		if o.Topic == topic && o.Err == nil && o.At >= 0 {
-			c[o.Partition] = o.At
+			c[o.Partition] = commitOf(o.Offset)
 		}
 	})
 	return c, nil
+}
+
+// upTo is the offset that was committed for a partition when the witness looked last, as far as it has.
+func (w *witness) upTo(partition int32) int64 {
+	if s := w.latest.Load(); s != nil {
+		return s.committed[partition].offset
+	}
+	return 0
 }
 
 // testimony is what the broker holds when all is over.
@@ -84,10 +133,14 @@ func (w *witness) testimony(ctx context.Context) (ev evidence, err error) {
 	if ev.ends, err = w.ends(ctx, topic); err != nil {
 		return ev, err
 	}
-	if ev.committed, err = w.committed(ctx); err != nil {
+	last, err := w.committed(ctx)
+	if err != nil {
 		return ev, fmt.Errorf("read the committed offsets: %w", err)
 	}
-	w.latest.Store(&sample{committed: ev.committed})
+	ev.committed = map[int32]int64{}
+	for p, c := range last {
+		ev.committed[p] = c.offset
+	}
 	n := int64(0)
 	for _, end := range ev.ends {
 		n += end
@@ -99,7 +152,7 @@ func (w *witness) testimony(ctx context.Context) (ev evidence, err error) {
 		if err := json.Unmarshal(r.Value, &v); err != nil {
 			return fmt.Errorf("%s[%d]@%d: %w", topic, r.Partition, r.Offset, err)
 		}
-		p.seq = v.Seq
+		p.seq, p.order = v.Seq, v.Order
 		if p.poisonous = v.Kind.poisonous(); p.poisonous {
 			p.value = string(r.Value)
 		}
@@ -135,7 +188,7 @@ func origin(r *kgo.Record) (placed, error) {
 	if err := errors.Join(err, err2, err3); err != nil || h[engine.HeaderTopic] != topic {
 		return placed{}, fmt.Errorf("dead letter %s[%d]@%d does not say where it comes from: %v %w", r.Topic, r.Partition, r.Offset, h, err)
 	}
-	return placed{partition: int32(partition), offset: offset, key: string(r.Key), seq: v.Seq, poisonous: v.Kind.poisonous(), value: string(r.Value)}, nil
+	return placed{partition: int32(partition), offset: offset, key: string(r.Key), order: v.Order, seq: v.Seq, poisonous: v.Kind.poisonous(), value: string(r.Value)}, nil
 }
 
 func (w *witness) ends(ctx context.Context, topic string) (map[int32]int64, error) {
