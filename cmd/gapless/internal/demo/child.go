@@ -101,14 +101,14 @@ func runMember(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer p.f.Close()
+	defer func() { _ = p.f.Close() }()
 	log := zerolog.Nop()
 	if r.Log != "" {
 		f, err := os.OpenFile(r.Log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 		if err != nil {
 			return err
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }()
 		log = zerolog.New(f).With().Timestamp().Str("member", r.Life).Logger()
 	}
 	e, err := engine.New(r.config(handler(p), log))
@@ -149,7 +149,7 @@ func (r *role) config(h engine.Handler, log zerolog.Logger) engine.Config {
 		Retry:             engine.Retry{Attempts: attempts, Base: 50 * time.Millisecond, Max: 200 * time.Millisecond},
 		Commit:            engine.Commit{Interval: commitInterval},
 		HeartbeatInterval: 250 * time.Millisecond,
-		DrainTimeout:      5 * time.Second,
+		DrainTimeout:      2 * time.Second,
 		Log:               log,
 	}
 	if r.Static {

@@ -47,7 +47,7 @@ const small = 5000
 func smaller(order engine.Order, b broken) options {
 	return options{
 		records: small, partitions: 4, workers: 32, order: string(order), seed: 1, rate: 500,
-		stallAfter: 30 * time.Second, session: 3 * time.Second, broken: b,
+		stallAfter: 30 * time.Second, session: 4 * time.Second, broken: b,
 	}
 }
 

@@ -41,9 +41,6 @@ type handling struct {
 
 func (h *handling) ok() bool { return h.Outcome == outcomeOK }
 
-// finished says whether all was done that a handler had to do for the record.
-func (h *handling) finished() bool { return h.Outcome == outcomeOK || h.Outcome == outcomeGivenUp }
-
 // memberOf is whose life it is; a member keeps its store over its lives.
 func memberOf(life string) string { return strings.TrimRight(life, "0123456789") }
 

@@ -239,9 +239,10 @@ func (c *dossier) copiesOf(kills []*kill) (n copies) {
 		}
 		slices.SortFunc(done, func(a, b *handling) int { return cmp.Compare(a.Start, b.Start) })
 		for i, again := range done {
-			other, known := false, false
+			other, known, before := false, false, false
 			for _, first := range done[:i] {
-				if first.Offset == again.Offset && first.Partition == again.Partition { // the same record: redone
+				if first.Offset == again.Offset && first.Partition == again.Partition { // redone
+					before = true
 					continue
 				}
 				other = true
@@ -257,7 +258,7 @@ func (c *dossier) copiesOf(kills []*kill) (n copies) {
 			case known:
 				n.business++
 				c.odd("order %d was handled by %s again, which had its mark", order, again.Life)
-			case other:
+			case other && !before:
 				n.elsewhere++
 			}
 		}

@@ -37,12 +37,12 @@ func (f *findings) print(out io.Writer, d *demo) error {
 		p.check(false, "no duplicates", number(f.Duplicates)+" successful handlings beyond one a record", "")
 	}
 	for i := range f.losses {
-		f.losses[i].print(&p)
+		f.losses[i].printTo(&p)
 	}
 	f.printCopies(&p)
 	f.printOrder(&p)
 	p.check(f.commitsBad == 0 && f.samples > 0, "no gaps", "nothing unfinished was ever committed, offset or window",
-		fmt.Sprintf("offsets and windows read %s meanwhile, against the journal", times(f.samples)))
+		fmt.Sprintf("offsets and windows read %s, against the journal", times(f.samples)))
 	p.check(f.DeadLettered == f.poisonous, "dead letters", fmt.Sprintf("%d for %d poisonous records, after %s retries in all", f.DeadLettered, f.poisonous, number(f.Retried)),
 		"the dead-letter topic read back: origins, keys and values")
 	p.check(f.Lag == 0, "lag "+strconv.FormatInt(f.Lag, 10), "all of it is committed", "the group's offsets against the ends of the log")
@@ -63,8 +63,8 @@ func (f *findings) print(out io.Writer, d *demo) error {
 	return err
 }
 
-// print prints what a kill cost.
-func (l *loss) print(p *printer) {
+// printTo prints what a kill cost.
+func (l *loss) printTo(p *printer) {
 	what := "kill -9"
 	if l.moved > 0 {
 		what = "kill -9, moved"
