@@ -11,8 +11,14 @@ import (
 	"github.com/gaplesshq/gapless/engine"
 )
 
-// printJSON prints the verdict as one JSON object; what is wrong goes to stderr.
+// printJSON prints the verdict as one JSON object; what each kill cost, and what is wrong, goes to stderr.
 func (f *findings) printJSON(stdout, stderr io.Writer) error {
+	for i := range f.losses {
+		l := &f.losses[i]
+		if _, err := fmt.Fprintf(stderr, "%s, %s: %s redone, of %s that might have been: %s\n", l.name(), l.life, number(l.redone), number(l.allowed()), l.parts()); err != nil {
+			return err
+		}
+	}
 	for _, p := range f.problems {
 		if _, err := fmt.Fprintln(stderr, "wrong:", p); err != nil {
 			return err
@@ -63,12 +69,16 @@ func (f *findings) print(out io.Writer, d *demo) error {
 	return err
 }
 
-// printTo prints what a kill cost.
-func (l *loss) printTo(p *printer) {
-	what := "kill -9"
+// name says what kind of kill it was.
+func (l *loss) name() string {
 	if l.moved > 0 {
-		what = "kill -9, moved"
+		return "kill -9, moved"
 	}
+	return "kill -9"
+}
+
+// parts says what was allowed.
+func (l *loss) parts() string {
 	var parts []string
 	for _, x := range []struct {
 		n    int
@@ -78,7 +88,12 @@ func (l *loss) printTo(p *printer) {
 			parts = append(parts, number(x.n)+" "+x.what)
 		}
 	}
-	p.check(l.unexcused == 0 && l.redone <= l.allowed(), what, fmt.Sprintf("%s redone, of %s that might have been", number(l.redone), number(l.allowed())), strings.Join(parts, ", "))
+	return strings.Join(parts, ", ")
+}
+
+// printTo prints what a kill cost.
+func (l *loss) printTo(p *printer) {
+	p.check(l.unexcused == 0 && l.redone <= l.allowed(), l.name(), fmt.Sprintf("%s redone, of %s that might have been", number(l.redone), number(l.allowed())), l.parts())
 }
 
 func (f *findings) printCopies(p *printer) {
