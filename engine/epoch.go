@@ -81,7 +81,7 @@ type epoch struct {
 
 	rowDirty atomic.Bool   // the store is to get its window
 	rowSeq   atomic.Uint64 // of the group that the window first went with
-	rowBuf   []byte        // the store's committer's
+	rowBuf   []byte
 
 	// The resume window: see resume.go.
 	before  atomic.Pointer[window.Window] // what an earlier owner left, while part of it has not been delivered
