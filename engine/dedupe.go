@@ -61,33 +61,44 @@ const soon = 100 * time.Millisecond
 type reserved uint8
 
 const (
-	toRun   reserved = iota // its handler is to run
-	passed                  // settled without it
-	waiting                 // parked
+	toRun    reserved = iota // its handler is to run
+	passed                   // settled without it
+	waiting                  // parked
+	wentBack                 // it is behind another one of its batch that is to be settled first
 )
 
-// reserve claims a record's business key.
-func (e *Engine) reserve(t *task, i int, ep *epoch, it *item, w *workerState) (dedupe.Claim, reserved) {
+// reserve claims a record's business key. behind says that it must not wait on its own, because an earlier record of its batch is to
+// be settled first: then it goes back with what follows it.
+func (e *Engine) reserve(t *task, i int, ep *epoch, it *item, w *workerState, behind bool) (dedupe.Claim, reserved) {
 	s := e.marks.store
-	if s.Room(ended) != nil && s.Room(ep.starting) != nil {
+	if s.Room(ended) != nil && (s.Room(ep.starting) != nil || e.stopped(ep)) {
+		if behind {
+			t.Return(i)
+			return dedupe.Claim{}, wentBack
+		}
 		e.park(t, i, ep, it, it.state(ep), stageRetry, soon)
 		return dedupe.Claim{}, waiting
 	}
-	if w.key == nil {
-		w.key = make([]byte, 0, 64) // an empty key that is appended to nothing would be none
-	}
 	key, err := e.businessKey(w.key[:0], it.rec)
-	if err != nil {
+	switch {
+	case err != nil && behind:
+		t.Return(i)
+		return dedupe.Claim{}, wentBack
+	case err != nil:
 		e.failed(ep.ctx.Load(), t, i, ep, it, err)
 		return dedupe.Claim{}, waiting
-	}
-	if key == nil {
+	case len(key) == 0:
 		e.noKey(ep, it)
 		return dedupe.Claim{}, toRun
 	}
 	w.key = key
 	k, fp := ep.scope.Key(key), s.Fingerprint(it.rec.Value)
 	c, v, err := e.claimKey(ep, it.rec.Offset, k, fp, dedupe.Tag{})
+	if behind && (err != nil || v != dedupe.Mine && (v != dedupe.Differs || e.cfg.Dedupe.OnDiffer != DifferRun)) {
+		s.Release(c)
+		t.Return(i)
+		return dedupe.Claim{}, wentBack
+	}
 	switch {
 	case errors.Is(err, dedupe.ErrUnavailable), errors.Is(err, dedupe.ErrClosed), errors.Is(err, dedupe.ErrFatal):
 		e.park(t, i, ep, it, it.state(ep), stageRetry, soon)
@@ -110,6 +121,13 @@ func (e *Engine) reserve(t *task, i int, ep *epoch, it *item, w *workerState) (d
 		return e.differs(t, i, ep, it, c, key)
 	}
 	return dedupe.Claim{}, waiting
+}
+
+// stopped says whether anything has come up while a record waited for room that keeps it from starting.
+func (e *Engine) stopped(ep *epoch) bool {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	return ep.stops&stopsWork != 0 || e.clock.suspended.Load()
 }
 
 // state is what is known of a record, made where nothing was yet.
@@ -178,7 +196,12 @@ func (e *Engine) subscribe(st *retryState) {
 	m.waiters++
 	id := m.waiters
 	m.waiting[id] = st
+	st.waiter = id
 	m.mu.Unlock()
+	if st.isGone() { // given up before it could be forgotten
+		e.unsubscribe(st)
+		return
+	}
 	c, v, err := e.claimKey(st.ep, st.rec.Offset, st.key, st.fingerprint, dedupe.Tag{Seq: id})
 	if err == nil && v == dedupe.Busy {
 		return
@@ -192,6 +215,17 @@ func (e *Engine) subscribe(st *retryState) {
 		return
 	}
 	e.unpark(st)
+}
+
+// unsubscribe forgets a record that is given up: its key may stay held for long.
+func (e *Engine) unsubscribe(st *retryState) {
+	m := &e.marks
+	if m.store == nil {
+		return
+	}
+	m.mu.Lock()
+	delete(m.waiting, st.waiter)
+	m.mu.Unlock()
 }
 
 // freed hears from the store that keys are free: who waited claims again.

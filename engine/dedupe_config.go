@@ -21,9 +21,8 @@ type Dedupe struct {
 	// Base is where the default directory lies: the first free one of <Base>/<group>/0, 1, 2 ... So several members on one host
 	// just work. Default $XDG_STATE_HOME/gapless/dedupe, or ~/.local/state/gapless/dedupe. It must survive restarts.
 	Base string
-	// Key appends a record's business key to dst and returns it, or returns nil where the record has none (an empty key that is
-	// not nil is a key). Default none: business keys are not looked at. It must be quick and must not keep the record. See
-	// RecordKey and HeaderKey.
+	// Key appends a record's business key to dst and returns it; one that is nil or empty is none, and its record is handled in any
+	// case. Default none: business keys are not looked at. It must be quick and must not keep the record. See RecordKey and HeaderKey.
 	Key func(dst []byte, r *kgo.Record) []byte
 	// Quarantine has a store that can't be read (dedupe.ErrDamaged) moved away at start, to <dir>.bad-<time>, and begins with an
 	// empty one, with an error event: the records whose keys it knew are handled again where they come again. Default false: the

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -243,14 +242,6 @@ func (w *world) save(offset int64, metadata string) {
 func (m *member) assigned() Event {
 	m.w.Helper()
 	return m.await("assigned", func(ev Event) bool { return ev.Name == EventAssigned && ev.Partition == 0 })
-}
-
-// keyed are values "k=v" whose keys are k0, k1 ...
-func keyed(n int) (values []string) {
-	for i := range n {
-		values = append(values, fmt.Sprintf("k%d=%d", i, i))
-	}
-	return values
 }
 
 // failSyncs makes the next n syncs of the log fail, and drops what they were to write, as systems do.

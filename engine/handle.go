@@ -61,7 +61,7 @@ func (e *Engine) handle(t *task) {
 	var claim dedupe.Claim
 	if ep.keyed {
 		var res reserved
-		if claim, res = e.reserve(t, 0, ep, &it, w); res != toRun {
+		if claim, res = e.reserve(t, 0, ep, &it, w, false); res != toRun {
 			return
 		}
 	}
@@ -178,12 +178,14 @@ func (e *Engine) handleBatch(t *task, ep *epoch) {
 		var claim dedupe.Claim
 		if ep.keyed {
 			var res reserved
-			if claim, res = e.reserve(t, i, ep, &it, w); res == waiting && e.cfg.Order == OrderPartition { // what follows it must wait
-				if i+1 < n {
-					t.Return(i + 1)
+			byPartition := e.cfg.Order == OrderPartition
+			if claim, res = e.reserve(t, i, ep, &it, w, byPartition && len(idx) > 0); res != toRun {
+				if byPartition && res != passed { // what follows it must wait
+					if res == waiting && i+1 < n {
+						t.Return(i + 1)
+					}
+					break
 				}
-				break
-			} else if res != toRun {
 				continue
 			}
 		}

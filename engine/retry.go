@@ -39,6 +39,7 @@ type retryState struct {
 	claim       dedupe.Claim // of its business key, while its outputs are being written
 	key         dedupe.Key   // that another record holds
 	fingerprint uint64
+	waiter      uint64 // under which it waits for that; under marks.mu
 
 	mu        sync.Mutex
 	stage     stage
@@ -148,12 +149,20 @@ func (st *retryState) take() (workers.Ticket, bool) {
 	return st.ticket, true
 }
 
+func (st *retryState) isGone() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.gone
+}
+
 // unpark lets a parked record run again.
 func (e *Engine) unpark(st *retryState) {
 	ticket, ok := st.take()
 	if !ok {
 		return
 	}
+	e.unclaim(st.claim) // its outputs have failed; should its lane close before it runs, nobody else would
+	st.claim = dedupe.Claim{}
 	e.unhold(st)
 	e.pool.Resume(ticket)
 }
@@ -192,6 +201,7 @@ func (e *Engine) letGo(st *retryState) {
 	}
 	st.mu.Unlock()
 	e.unclaim(st.claim)
+	e.unsubscribe(st)
 	if st.waitsFor() != "" {
 		e.gaveUp(st)
 	}
