@@ -28,6 +28,7 @@ type machine struct {
 	disk    vfs.FS
 	effects *effects
 	fault   atomic.Pointer[func(errorfs.Op) error]
+	closing atomic.Pointer[chan struct{}] // until it is closed, no log can be
 
 	mu     sync.Mutex
 	dead   bool
@@ -53,7 +54,7 @@ func (w *world) machine(like *machine) *machine {
 
 // mount makes a file system of what is on the disk.
 func (m *machine) mount() {
-	m.disk = errorfs.Wrap(crashable{m.mem}, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	m.disk = errorfs.Wrap(crashable{m.mem, m}, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if f := m.fault.Load(); f != nil {
 			return (*f)(op)
 		}
@@ -62,7 +63,31 @@ func (m *machine) mount() {
 }
 
 // crashable is a MemFS that can be cloned while a log file is used again: MemFS locks twice there.
-type crashable struct{ *vfs.MemFS }
+type crashable struct {
+	*vfs.MemFS
+	m *machine
+}
+
+func (f crashable) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	file, err := f.MemFS.Create(name, c)
+	if err == nil && strings.HasSuffix(name, ".log") {
+		file = logFile{file, f.m}
+	}
+	return file, err
+}
+
+// logFile can hang when it is closed.
+type logFile struct {
+	vfs.File
+	m *machine
+}
+
+func (f logFile) Close() error {
+	if hang := f.m.closing.Load(); hang != nil {
+		<-*hang
+	}
+	return f.File.Close()
+}
 
 func (f crashable) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	if err := f.Rename(oldname, newname); err != nil {

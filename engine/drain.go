@@ -39,10 +39,14 @@ func (e *Engine) drain(ctx context.Context, eps []*epoch, why string) {
 	for _, ep := range drained {
 		ep.drained.Store(true)
 	}
-	saved := time.Now()
-	e.flushStore(ctx)
+	// Both within the time that a commit may take: the group waits for a member's hand-over only so long.
+	last, cancel := context.WithTimeout(ctx, e.cfg.CommitTimeout)
+	defer cancel()
+	if n := e.flushStore(last, e.cfg.CommitTimeout/2); n > 0 && why == "stop" {
+		e.noteLastCommit(fmt.Errorf("the handlers of %d records are done, and the dedupe store could not make that durable", n))
+	}
 	unsaved := slices.ContainsFunc(drained, (*epoch).unsaved)
-	if err := e.lastCommit(ctx, drained, saved.Add(e.cfg.CommitTimeout)); err != nil {
+	if err := e.lastCommit(last, drained); err != nil {
 		if why == "stop" && unsaved {
 			e.noteLastCommit(err)
 		}
@@ -80,9 +84,7 @@ func (ep *epoch) unsaved() bool {
 
 // lastCommit commits for the last time. It tries again where the group is between two generations: there is no later commit
 // that would make up for it.
-func (e *Engine) lastCommit(ctx context.Context, eps []*epoch, deadline time.Time) error {
-	ctx, cancel := context.WithDeadline(ctx, deadline)
-	defer cancel()
+func (e *Engine) lastCommit(ctx context.Context, eps []*epoch) error {
 	for {
 		err := e.commit(ctx, eps, e.cfg.CommitTimeout)
 		if !errors.Is(err, kerr.RebalanceInProgress) && !errors.Is(err, kerr.IllegalGeneration) {

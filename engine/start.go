@@ -91,7 +91,7 @@ func (e *Engine) resolveStart(ctx context.Context, offsets map[string]map[int32]
 		offsets[ep.topic][ep.partition] = kgo.NewOffset().At(s.offset).WithEpoch(s.epoch)
 		e.begin(ep, s)
 	}
-	e.flushStore(ctx) // the rows come before the claims that name their store
+	e.flushStore(ctx, e.cfg.CommitTimeout) // the rows come before the claims that name their store
 	e.claim(ctx, fresh)
 	return offsets, nil
 }

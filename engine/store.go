@@ -274,15 +274,34 @@ func reachOf(w *window.Window) int64 {
 	return settled
 }
 
-// flushStore makes durable what handlers have finished, so that the last commit of a drain includes it.
-func (e *Engine) flushStore(ctx context.Context) {
+// flushStore makes durable what handlers have finished, so that the last commit of a drain includes it. It returns how many finished
+// records are not durable.
+func (e *Engine) flushStore(ctx context.Context, timeout time.Duration) int64 {
 	if e.marks.store == nil {
-		return
+		return 0
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.cfg.CommitTimeout/2) // the rest is the commit's
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := e.marks.store.Flush(ctx); err != nil {
-		e.emit(Event{Name: EventStoreFailed, Partition: -1, Err: err, Hint: "what finished last may be handled again"})
+	err := e.marks.store.Flush(ctx)
+	if err == nil {
+		return 0
+	}
+	pending := e.marks.pending()
+	e.emit(Event{Name: EventStoreFailed, Partition: -1, Count: pending, Err: err, Hint: "what finished last may be handled again"})
+	return pending
+}
+
+// pending is how many finished records are not durable; at least 1 where a store that hangs does not say.
+func (m *marks) pending() int64 {
+	n := make(chan int64, 1)
+	go func() { n <- m.store.Stats().Pending }()
+	late, stop := after(100 * time.Millisecond)
+	defer stop()
+	select {
+	case n := <-n:
+		return n
+	case <-late:
+		return 1
 	}
 }
 
