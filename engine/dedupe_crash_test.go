@@ -54,11 +54,11 @@ var crashPoints = []crashPoint{
 		c.Handler = afterwards(c.Handler, func(*Record) { time.AfterFunc(time.Second, func() { die(0) }) })
 	}, 1, 1},
 	{"commit sent, not arrived", func(w *world, _ *machine, c *Config, die func(int) bool) {
-		c.Handler = afterwards(c.Handler, func(*Record) { w.atCommit(0, func() { die(0) }) })
+		c.Handler = afterwards(c.Handler, func(*Record) { w.atCommit(false, func() { die(0) }) })
 		c.Commit.Interval = 100 * time.Millisecond
 	}, 1, 1},
 	{"commit arrived, not acknowledged", func(w *world, _ *machine, c *Config, die func(int) bool) {
-		c.Handler = afterwards(c.Handler, func(*Record) { w.atCommit(1, func() { die(0) }) })
+		c.Handler = afterwards(c.Handler, func(*Record) { w.atCommit(true, func() { die(0) }) })
 		c.Commit.Interval = 100 * time.Millisecond
 	}, 1, 1},
 	{"commit acknowledged", func(_ *world, _ *machine, c *Config, die func(int) bool) {
@@ -99,18 +99,18 @@ func (m *machine) atSync(do func()) {
 	})
 }
 
-// atCommit does something when a commit of more than ten records comes in, the nth of them.
-func (w *world) atCommit(nth int, do func()) {
+// atCommit does something when the first commit of more than ten records comes in, which arrives or does not.
+func (w *world) atCommit(arrives bool, do func()) {
 	w.cluster.ControlKey(int16(kmsg.OffsetCommit), func(req kmsg.Request) (kmsg.Response, error, bool) {
-		w.cluster.KeepControl()
 		if req.(*kmsg.OffsetCommitRequest).Topics[0].Partitions[0].Offset <= 10 {
+			w.cluster.KeepControl()
 			return nil, nil, false
 		}
-		if nth--; nth < 0 {
-			do()
-			return nil, errDead, true
+		do()
+		if arrives {
+			return nil, nil, false
 		}
-		return nil, nil, false
+		return nil, errDead, true
 	})
 }
 

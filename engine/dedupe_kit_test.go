@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -154,7 +155,7 @@ func (m *machine) crash(percent int) *machine {
 	for _, c := range m.conns { // first: a commit that came later would speak of more than the disk has
 		_ = c.Close()
 	}
-	next.mem = m.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent})
+	next.mem = m.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(1, 1))})
 	next.mount()
 	return next
 }
