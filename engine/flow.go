@@ -154,6 +154,9 @@ func (e *Engine) flowNow() {
 func (e *Engine) flow(how glance) (again bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.cl == nil { // its callbacks may begin epochs before it is here; the next fetch looks again
+		return false
+	}
 	f := &e.flows
 	changed := f.take()
 	if f.all.Swap(false) {
