@@ -205,3 +205,33 @@ func (m *member) waiting() int {
 	defer m.e.marks.mu.Unlock()
 	return len(m.e.marks.waiting)
 }
+
+// C1, C5: where the first failure ends a batch, what follows it was not handled, and gets no mark; also when the partition was lost
+// before the batch came to its end. It would be lost with it.
+func TestEndOfALostBatch(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		m := w.machine(nil)
+		g := w.shut("b")
+		var failed atomic.Bool
+		c := m.once(byValue, func(ctx context.Context, r *Record) error {
+			if string(r.Value) == "b" && !failed.Load() {
+				_ = g.pass(context.Background(), r)
+				failed.Store(true)
+				return errBoom
+			}
+			return m.effect(ctx, r)
+		})
+		c.Order = OrderPartition
+		w.produce(0, "a", "b", "c", "d")
+		mb := m.start(batched(c, 4))
+		w.eventually("in the middle of the batch", func() bool { return g.isAt("b") })
+		w.kick(mb.id())
+		mb.awaitName(EventLost)
+		g.openAll()
+		w.eventually("all", func() bool { return w.committed("t", 0) == 4 })
+		if once := m.effects.times(1); len(once) != 4 {
+			t.Errorf("handled once: %v of %v", once, m.effects.all())
+		}
+		mb.stop()
+	})
+}

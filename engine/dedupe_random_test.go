@@ -124,8 +124,9 @@ func (r *randomStores) step() {
 		r.run(next)
 	case n < 96:
 		r.expel(r.live[r.rnd.IntN(len(r.live))].member.id())
-	case n < 98: // a disk fails for a moment
-		r.live[r.rnd.IntN(len(r.live))].failSyncs(1)
+	case n < 98: // a disk is full, or hangs, for a moment
+		x := hung[r.rnd.IntN(len(hung))]
+		time.AfterFunc(time.Duration(r.rnd.IntN(4000))*time.Millisecond, x.hang(r.live[r.rnd.IntN(len(r.live))]))
 	default:
 		r.rewind()
 	}

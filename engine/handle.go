@@ -204,9 +204,13 @@ func (e *Engine) handleBatch(t *task, ep *epoch) {
 	err := e.call(ctx, ep, nil, b)
 	if ep.is(phaseClosed) { // C3: its outcome is up to the next owner
 		e.counts.stale.Add(int64(len(idx)))
+		ok := err == nil
 		for j, i := range idx {
 			it := itemOf(t.Look(i))
-			e.orphan(ep, &it, w.held[j], err == nil && b.errs[j] == nil && len(w.recs[j].outs) == 0)
+			e.orphan(ep, &it, w.held[j], ok && b.errs[j] == nil && len(w.recs[j].outs) == 0)
+			if b.errs[j] != nil && e.cfg.Order == OrderPartition { // the first failure ends the batch: what follows was not handled
+				ok = false
+			}
 		}
 		clear(w.recs)
 		return
