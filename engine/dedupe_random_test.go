@@ -124,9 +124,6 @@ func (r *randomStores) step() {
 		r.run(next)
 	case n < 96:
 		r.expel(r.live[r.rnd.IntN(len(r.live))].member.id())
-	case n < 98: // a disk is full, or hangs, for a moment
-		x := hung[r.rnd.IntN(len(hung))]
-		time.AfterFunc(time.Duration(r.rnd.IntN(4000))*time.Millisecond, x.hang(r.live[r.rnd.IntN(len(r.live))]))
 	default:
 		r.rewind()
 	}
@@ -136,6 +133,9 @@ func (r *randomStores) value(i int) string { return fmt.Sprintf("%d=%d", i%7, i)
 
 // rewind has an operator go back while nobody is there. Marks count all the same.
 func (r *randomStores) rewind() {
+	if _, err := r.adm.FetchOffsets(context.Background(), testGroup); err != nil {
+		return // there is no group yet
+	}
 	var back []*machine
 	for len(r.live) > 0 {
 		m := r.take()

@@ -65,6 +65,19 @@ package engine
 //	announced starts have no limit                                  CrashLoop, KilledByARecord
 //	a suspicion is never lifted                                     SuspicionIsLifted
 //	Unhold gives no new starts to a record that was held (2)        UnholdAfterCrashes
+//	a business key is marked before its handler runs                 CopiesAreHandledOnce, NoMarkWithoutSuccess
+//	a record is settled before its mark is durable                  CopiesAreHandledOnce, StopWhileTheStoreHangs
+//	the window found at an assignment is not used                   RowsAtFullSpeed, RowsWhenQuiet, StoreIsRolledBack
+//	a row counts whatever store the commit names                    RowsAreIgnoredWhere, RowsStayBehind, RowBeforeClaim
+//	the claim names the store before its row is durable             RowBeforeClaim
+//	a store that was rolled back is believed                        StoreIsRolledBack
+//	a failure does not release its business key                     RetryFindsItDone, NoMarkWithoutSuccess, BatchWithCopies
+//	the rows of a failed group are not written again                RowBeforeClaim, RowsOfAFailedGroup
+//	commits do not name the store while a row is being written      RowsAtFullSpeed (most seeds)
+//	a record whose outputs have failed keeps its claim              ClaimEndsWithTheTenure
+//	an empty business key is one                                    KeysThatAreNone
+//	copies stay in a batch under OrderPartition                     CopiesAreHandledOnce
+//	what follows the failure in a lost batch is marked              EndOfALostBatch, RandomStepsWithStores
 //
 // (1) with the check in the revoke and the fence of the commit both gone, and the client's own CommitOffsets, which rejoins under
 // another member id, in place of the plain request: any one of the three is enough.
