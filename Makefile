@@ -20,6 +20,10 @@ test: ## unit, property and scenario tests (only Go needed); race detector where
 test-kafka: ## tests against a real Kafka, started by the tests (Java and Maven needed) or at GAPLESS_TEST_BROKERS
 	cd integration && $(GO) test $(RACE) -count=1 -timeout 15m ./...
 
+.PHONY: test-torture
+test-torture: ## kill -9 at random instants, GAPLESS_KILLS (200) times; GAPLESS_SEED repeats a plan, GAPLESS_TORTURE_BROKER=real takes a real Kafka
+	cd integration && GAPLESS_KILLS=$${GAPLESS_KILLS:-200} $(GO) test -count=1 -timeout 60m -run TestTorture -v ./torture
+
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## gofmt, go vet and the linters, in every module
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "not gofmt'ed:"; echo "$$unformatted"; exit 1; }
@@ -33,7 +37,7 @@ tidy-check: ## every go.mod is tidy
 	@set -e; for m in $(MODULES); do (cd $$m && GOWORK=off $(GO) mod tidy -diff); done
 
 .PHONY: bench
-bench: ## the benchmarks of tracker, workers and engine
+bench: ## the benchmarks of tracker, workers and engine; those named Crash kill processes and count what is handled again
 	$(GO) test -run '^$$' -bench . -benchmem ./tracker ./workers ./engine/...
 
 .PHONY: build-all

@@ -31,17 +31,44 @@ const (
 	benchValue      = 100
 )
 
-// serveBenchBroker serves an endless log of canned 100 byte records until its parent closes its standard input.
+// serveBenchBroker serves an endless log of canned 100 byte records, or what is produced to an empty one, until its parent
+// closes its standard input.
 func serveBenchBroker() {
-	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(benchPartitions, "t"), kfake.SeedTopics(1, "one"),
-		kfake.SyntheticFetch(kfake.SyntheticBatch{Batch: keyedBatch()}))
+	opts := []kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(benchPartitions, "t"), kfake.SeedTopics(1, "one")}
+	if os.Getenv(brokerEnv) != "empty" {
+		opts = append(opts, kfake.SyntheticFetch(kfake.SyntheticBatch{Batch: keyedBatch()}))
+	}
+	c, err := kfake.NewCluster(opts...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	if os.Getenv(brokerEnv) != "empty" {
+		c.ControlKey(int16(kmsg.OffsetForLeaderEpoch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			c.KeepControl()
+			return endlessEpochs(req.(*kmsg.OffsetForLeaderEpochRequest)), nil, true
+		})
+	}
 	fmt.Println(c.ListenAddrs()[0])
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	c.Close()
+}
+
+// endlessEpochs is where the leader epochs of the endless log end. By itself the broker says where the log that it really has
+// ends, which is empty, and who begins at a committed offset would take that for a truncation.
+func endlessEpochs(req *kmsg.OffsetForLeaderEpochRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
+	for _, t := range req.Topics {
+		rt := kmsg.NewOffsetForLeaderEpochResponseTopic()
+		rt.Topic = t.Topic
+		for _, p := range t.Partitions {
+			rp := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+			rp.Partition, rp.LeaderEpoch, rp.EndOffset = p.Partition, p.LeaderEpoch, 1<<62
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+	return resp
 }
 
 // keyedBatch is one megabyte of records with 10,000 keys.
@@ -70,8 +97,13 @@ func keyedBatch() []byte {
 
 func startBenchBroker(b *testing.B) string {
 	b.Helper()
+	return startBroker(b, "endless")
+}
+
+func startBroker(b *testing.B, log string) string {
+	b.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), brokerEnv+"=1")
+	cmd.Env = append(os.Environ(), brokerEnv+"="+log)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {
