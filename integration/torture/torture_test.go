@@ -97,7 +97,7 @@ func (w *torture) plan(k int) plan {
 	p.KillLines, p.KillCommit, p.KillAfter = rng.IntN(4000), 1+rng.IntN(6), time.Duration(rng.IntN(2000))*time.Microsecond
 	switch d := rng.IntN(20); {
 	case k%16 == 1:
-		p.Kill, p.Commit, p.Failing = "quiet", engine.Commit{Interval: 100 * time.Millisecond}, 0
+		p.Kill, p.Commit, p.Failing = "quiet", engine.Commit{Interval: time.Hour}, 0
 	case d < 3:
 		p.Kill, p.KillAfter = "start", time.Duration(rng.IntN(400))*time.Millisecond
 	case d < 7 && w.b.commits != nil:
