@@ -26,6 +26,10 @@ type childOrder struct {
 	Session      time.Duration
 	BatchSize    int // 0: one by one
 	BlockAfter   int // begin no more than one batch after so many records; 0: never block
+
+	Dir        string // of its dedupe store; a child with one does as runStoreChild says
+	StuckEach  int    // records at multiples of this offset never end; 0: all do
+	CommitOnce bool   // commit until told to go on, and then no more
 }
 
 // runChild is the child's main function.
@@ -33,6 +37,10 @@ func runChild(order string) {
 	var o childOrder
 	if err := json.Unmarshal([]byte(order), &o); err != nil {
 		childFails(err)
+	}
+	if o.Dir != "" {
+		runStoreChild(o)
+		return
 	}
 	go func() { // the test's process is gone, however it ended
 		_, _ = io.Copy(io.Discard, os.Stdin)
@@ -85,6 +93,7 @@ func childFails(err error) {
 // child is a member in a process of its own.
 type child struct {
 	cmd   *exec.Cmd
+	in    io.Writer
 	lines chan string   // what it says; closed at its end
 	read  chan struct{} // closed when all that it said is in lines
 	once  sync.Once
@@ -115,7 +124,7 @@ func (w *world) spawn(o childOrder) *child {
 	if err != nil {
 		w.Fatal(err)
 	}
-	if _, err := c.cmd.StdinPipe(); err != nil { // closed when this process ends
+	if c.in, err = c.cmd.StdinPipe(); err != nil { // closed when this process ends
 		w.Fatal(err)
 	}
 	if err := c.cmd.Start(); err != nil {
