@@ -72,6 +72,7 @@ type record struct {
 	id   string // its business key; empty = none
 
 	begun, ended bool
+	settled      bool  // by what the last kill left
 	endedAt      int64 // ns
 	life         int   // in which it began last
 	endedIn      int   // in which it ended last

@@ -198,15 +198,20 @@ func (o *oracle) killed(store *dedupe.Store, at time.Time, quiet bool) {
 	o.allowed = map[place]why{}
 	for p := range o.records {
 		o.checkCommit(p, commits[p])
-		settled := o.settledBy(store, p, commits[p])
+		settled, cut := o.settledBy(store, p, commits[p])
 		for i, r := range o.records[p] {
 			here := place{p, int64(i)}
 			by := settled(int64(i))
 			if by != "" {
 				o.mustBeDone(here, r, by)
 			}
+			was := r.settled
+			r.settled = by != "" || r.id != "" && o.durable[r.id]
+			if was && !r.settled && !cut {
+				o.fault("forgotten: %v (key %q) was settled by what an earlier kill had left, and is not any more", here, r.id)
+			}
 			switch {
-			case !r.begun || by != "" || r.id != "" && o.durable[r.id]:
+			case !r.begun || r.settled:
 			case !r.ended && o.done[r.id]: // as a duplicate; it had failed, and a copy went on
 				o.allowed[here] = undurable
 			case !r.ended, o.running[here]:
@@ -274,8 +279,8 @@ func (o *oracle) checkCommit(p int, c committed) {
 }
 
 // settledBy says which records of a partition the next owner will not handle, according to what lies on the broker and in the
-// store, by the rules of docs/resume-window.md.
-func (o *oracle) settledBy(store *dedupe.Store, p int, c committed) func(offset int64) string {
+// store, by the rules of docs/resume-window.md; and whether that had to be shortened.
+func (o *oracle) settledBy(store *dedupe.Store, p int, c committed) (settled func(offset int64) string, cut bool) {
 	w, has := c.says, c.at >= 0 && c.err == nil && c.says.Frontier == c.at
 	by := "the commit's window"
 	if has && store != nil && w.Store == store.ID() {
@@ -293,7 +298,7 @@ func (o *oracle) settledBy(store *dedupe.Store, p int, c committed) func(offset 
 			return by
 		}
 		return ""
-	}
+	}, w.Cut
 }
 
 // mustBeDone: what counts as settled was done, and what has a business key is marked for good.
