@@ -225,7 +225,11 @@ func BenchmarkCrashQuiet(b *testing.B) {
 			l := c.start(b, taskStuck)
 			l.until(b, "all behind the stuck record", func() bool { return l.count(isBegun|isEnded) == behind })
 			c.rests(b, l, time.Second) // one commit interval
-			c.report(b, c.crash(b, l))
+			out := c.crash(b, l)
+			if out.redone > 0 {
+				b.Errorf("%d finished records were handled again", out.redone)
+			}
+			c.report(b, out)
 		})
 	}
 }
@@ -267,8 +271,11 @@ func BenchmarkCrashHalfFails(b *testing.B) {
 			l.still().Store(1)
 			c.rests(b, l, 3*time.Second)
 			out := c.crash(b, l)
-			if !store && out.shortened == 0 {
+			switch {
+			case !store && out.shortened == 0:
 				b.Error("no window was shortened")
+			case store && out.redone > 0:
+				b.Errorf("%d finished records were handled again", out.redone)
 			}
 			b.ReportMetric(float64(out.shortened), "windows-shortened")
 			c.report(b, out)
