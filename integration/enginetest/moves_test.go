@@ -97,10 +97,10 @@ func (w *world) says(partition int32) (at int64, says window.Window) {
 	return o.At, says
 }
 
-// saidDone are the offsets of partition 0, of n, that its commit says are done.
-func (w *world) saidDone(n int64) (offsets []int64) {
+// saidDone are the offsets of a partition, of n, that its commit says are done.
+func (w *world) saidDone(partition int32, n int64) (offsets []int64) {
 	w.Helper()
-	_, says := w.says(0)
+	_, says := w.says(partition)
 	for o := range n {
 		if says.Done(o) {
 			offsets = append(offsets, o)
@@ -165,7 +165,7 @@ func TestKilledMembersPartitionMoves(t *testing.T) {
 			}
 			victim := w.spawn(o)
 			victim.until(w, "as many are done as may be", r, func() bool { return len(r.done) == once })
-			w.eventually("the commit says so", func() bool { return slices.Equal(w.saidDone(n), sorted(r.done)) })
+			w.eventually("the commit says so", func() bool { return slices.Equal(w.saidDone(0, n), sorted(r.done)) })
 			committed := sorted(r.done)
 			if !quiet {
 				fmt.Fprintln(victim.in, "go on")
@@ -173,7 +173,7 @@ func TestKilledMembersPartitionMoves(t *testing.T) {
 			}
 			victim.ends(w, r)
 			at, says := w.says(0)
-			if said := w.saidDone(n); !slices.Equal(said, committed) {
+			if said := w.saidDone(0, n); !slices.Equal(said, committed) {
 				t.Fatalf("committed since: %v", said)
 			}
 			t.Logf("killed with %d begun and %d done; the commit: %s", len(r.begun), len(r.done), says.String())
@@ -221,9 +221,9 @@ func TestStaleRowIsNotUsed(t *testing.T) {
 				r := newReport()
 				other := w.spawn(childOrder{Dir: t.TempDir(), StuckEach: 10, BlockAfter: 20, CommitMillis: 50})
 				other.until(w, "some are done", r, func() bool { return len(r.done) == 20 })
-				w.eventually("the commit says so", func() bool { return len(w.saidDone(n)) == 25 })
+				w.eventually("the commit says so", func() bool { return len(w.saidDone(0, n)) == 25 })
 				other.ends(w, r)
-				done = w.saidDone(n)
+				done = w.saidDone(0, n)
 			}
 			if again := w.successor(dir); !slices.Equal(again, without(n, done)) {
 				t.Errorf("with the old store %v was handled, not %v", again, without(n, done))
