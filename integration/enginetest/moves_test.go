@@ -17,6 +17,13 @@ import (
 	"github.com/gaplesshq/gapless/engine/window"
 )
 
+// What these tests are worth: each of these faults was put into the engine once, and the test named beside it failed.
+//
+//	a row is used whichever store the commit names          StaleRowIsNotUsed
+//	commits carry no window                                 KilledMembersPartitionMoves, StaleRowIsNotUsed, BenchmarkCrashQuiet
+//	a commit's window is not read                           KilledMembersPartitionMoves, BenchmarkCrashQuiet
+//	only an offset that has moved is committed              KilledMembersPartitionMoves, BenchmarkCrashQuiet
+
 // runStoreChild is the main function of a member with a store of its own. After BlockAfter records it ends no more. It
 // commits as often as CommitMillis says; or, with CommitOnce, again and again until it is told to go on, which it says, and
 // then, with as many records more, never again.
