@@ -290,7 +290,7 @@ func (e *Engine) shutdown(life context.Context) {
 	e.drain(life, e.allEpochs(), "stop")
 	e.leave()
 	e.cl.CloseAllowingRebalance()
-	e.cl.AllowRebalance() // a leave that was given up at its deadline may still wait in the client, and would for ever
+	e.cl.AllowRebalance() // Close polls once more itself, and a leave that was given up at its deadline would wait for that for ever
 	e.flush()
 	left := e.abandoned()
 	if left != nil {
