@@ -292,6 +292,7 @@ func TestRowsOfAFailedGroup(t *testing.T) {
 		}
 		defer s.Close()
 		e.marks.store = s
+		e.marks.shown.Store(s)
 		ep := e.assign(tp{"t", 0}, Owner{})
 		ep.topicID = [16]byte{1}
 		a.failSyncs(1)
