@@ -21,16 +21,22 @@ const (
 type bloom struct {
 	words  []uint64
 	blocks uint64
+	ofPart bool // it goes by other bits of the key than a bucket's, so that both are seldom wrong about the same key
 }
 
-func newBloom(keys, bitsPerKey int) *bloom {
+func newBloom(keys, bitsPerKey int, ofPart bool) *bloom {
 	blocks := max(1, (keys*bitsPerKey+511)/512)
-	return &bloom{words: make([]uint64, blocks*8), blocks: uint64(blocks)}
+	return &bloom{words: make([]uint64, blocks*8), blocks: uint64(blocks), ofPart: ofPart}
 }
 
+// block returns the key's block, and the bits that it has there, six of the pattern's lower 48 in each word.
 func (b *bloom) block(k *Key) (words *[8]uint64, pattern uint64) {
-	hi, _ := bits.Mul64(binary.BigEndian.Uint64(k[:8]), b.blocks)
-	return (*[8]uint64)(b.words[hi*8:]), binary.LittleEndian.Uint64(k[8:])
+	high, low := binary.BigEndian.Uint64(k[:8]), binary.LittleEndian.Uint64(k[8:])
+	if b.ofPart {
+		low = low>>48 | high<<16 // what a bucket leaves over, and what hardly decides on the block
+	}
+	at, _ := bits.Mul64(high, b.blocks)
+	return (*[8]uint64)(b.words[at*8:]), low
 }
 
 func (b *bloom) add(k *Key) {
@@ -57,14 +63,14 @@ func (b *bloom) has(k *Key) bool {
 func (b *bloom) bytes() int { return len(b.words) * 8 }
 
 // filter is the filter of a bucket. It is made for as many keys as the bucket before had; when more come, a layer of
-// twice the size goes on top. One goroutine adds.
+// four times the size goes on top: each one costs every later lookup a cache line. One goroutine adds.
 type filter struct {
 	layers atomic.Pointer[[]*bloom]
 	room   int // keys that the top layer still takes
 	size   int // keys that the top layer was made for
 }
 
-const smallestFilter = 8 << 10 // keys
+const smallestFilter = 64 << 10 // keys
 
 func newFilter(keys int) *filter {
 	f := &filter{}
@@ -75,14 +81,14 @@ func newFilter(keys int) *filter {
 
 func (f *filter) grow(keys int) {
 	// A group overshoots by a few keys; a whole layer for those few would cost every later lookup a cache line.
-	layers := append([]*bloom{newBloom(keys+keys/32, bucketBits)}, *f.layers.Load()...)
+	layers := append([]*bloom{newBloom(keys+keys/32, bucketBits, false)}, *f.layers.Load()...)
 	f.layers.Store(&layers)
 	f.room, f.size = keys+keys/32, keys
 }
 
 func (f *filter) add(k *Key) {
 	if f.room == 0 {
-		f.grow(2 * f.size)
+		f.grow(4 * f.size)
 	}
 	f.room--
 	(*f.layers.Load())[0].add(k)

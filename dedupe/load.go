@@ -210,7 +210,7 @@ func readSealedPart(db *pebble.DB, b *bucket, no uint32) (*part, error) {
 	span := partSpan(sealedPrefix, b.serial, no)
 	size, _ := db.EstimateDiskUsage(span.Start, span.End)
 	// A table that was taken in is not counted before it is flushed from the queue; then the filter starts small, like any.
-	c.filter = newBloom(max(int(size/entrySize), smallestFilter), partBits)
+	c.filter = newBloom(max(int(size/entrySize), smallestFilter), partBits, true)
 	top := (*b.filter.layers.Load())[0]
 	ended := false
 	err := rowsOf(db, sealedPrefix, b.serial, no, func(key, entries []byte, last bool) error {

@@ -229,7 +229,7 @@ func (s *Store) sealPart(b *bucket, p *part) error {
 		_ = s.fs.Remove(path)
 		return fmt.Errorf("taking in a table of marks: %w", err)
 	}
-	c := &sealed{keys: len(entries), filter: newBloom(len(entries), partBits)}
+	c := &sealed{keys: len(entries), filter: newBloom(len(entries), partBits, true)}
 	for i := range entries {
 		if i%rowEntries == 0 {
 			c.first = append(c.first, binary.BigEndian.Uint64(entries[i][:8]))
