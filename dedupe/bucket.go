@@ -52,6 +52,7 @@ type bucket struct {
 	filter  *filter
 	parts   atomic.Pointer[[]*part] // newest first
 	dropped atomic.Bool             // it is over: its rows may be gone
+	covers  atomic.Bool             // some entry says that an older mark is forgotten
 	keys    atomic.Int64            // entries
 }
 
@@ -67,6 +68,21 @@ type sealed struct {
 	keys   int
 	first  []uint64 // the first eight bytes of the first key of each row
 	filter *bloom
+}
+
+// split tells the buckets that have ended from those that live, newest first both. One that covers forgotten marks outlives every
+// older bucket: where the retention was longer before, a mark would come back otherwise.
+func split(buckets []*bucket, now int64) (live, over []*bucket) {
+	for _, b := range slices.Backward(buckets) {
+		if b.over(now) && (len(live) == 0 || !b.covers.Load()) {
+			over = append(over, b)
+		} else {
+			live = append(live, b)
+		}
+	}
+	slices.Reverse(live)
+	slices.Reverse(over)
+	return live, over
 }
 
 func newBucket(c span, expected int) *bucket {

@@ -59,19 +59,12 @@ const shardCount = 256
 // shard holds the reservations of the keys with one first byte.
 type shard struct {
 	mu     sync.Mutex
-	held   map[Key]reservation
+	held   reservations
 	tokens uint64
 
 	seen, busy, stale uint64
 
 	_ [64]byte // keeps neighbours off each other's cache lines
-}
-
-// reservation is a key that is held, or marked and not durable yet.
-type reservation struct {
-	token   uint64
-	marked  bool // given to Mark: can no longer be released
-	waiters *[]Tag
 }
 
 // Claim asks for a key before its record is handled. Only one claim of a key is held at a time. The fingerprint is
@@ -98,10 +91,9 @@ func (s *Store) claim(k Key, fingerprint uint64, waiter Tag, anew bool) (Claim, 
 	c := Claim{key: k, fingerprint: fingerprint & fingerprintMask}
 	sh := &s.shards[k[0]]
 	sh.mu.Lock()
-	if r, ok := sh.held[k]; ok {
+	if r := sh.held.find(&k); r != nil {
 		if r.waiters == nil {
 			r.waiters = new([]Tag)
-			sh.held[k] = r
 		}
 		*r.waiters = append(*r.waiters, waiter)
 		sh.busy++
@@ -110,7 +102,7 @@ func (s *Store) claim(k Key, fingerprint uint64, waiter Tag, anew bool) (Claim, 
 	}
 	sh.tokens++
 	c.token = sh.tokens
-	sh.held[k] = reservation{token: c.token}
+	sh.held.add(&k, c.token)
 	sh.mu.Unlock()
 
 	// From here on nobody else can mark the key, and all its marks before are in what the lookup sees, because a
@@ -149,18 +141,18 @@ func (s *Store) Release(c Claim) {
 func (s *Store) let(c Claim, count func(sh *shard)) bool {
 	sh := &s.shards[c.key[0]]
 	sh.mu.Lock()
-	r, ok := sh.held[c.key]
-	if !ok || r.token != c.token || r.marked {
+	r := sh.held.find(&c.key)
+	if r == nil || r.token != c.token || r.marked {
 		sh.mu.Unlock()
 		return false
 	}
-	delete(sh.held, c.key)
+	waiters := sh.held.remove(&c.key)
 	if count != nil {
 		count(sh)
 	}
 	sh.mu.Unlock()
-	if r.waiters != nil {
-		s.o.OnFree(*r.waiters)
+	if waiters != nil {
+		s.o.OnFree(*waiters)
 	}
 	return true
 }
@@ -169,11 +161,10 @@ func (s *Store) let(c Claim, count func(sh *shard)) bool {
 func (s *Store) secure(c *Claim) bool {
 	sh := &s.shards[c.key[0]]
 	sh.mu.Lock()
-	r, ok := sh.held[c.key]
-	ok = ok && r.token == c.token && !r.marked
+	r := sh.held.find(&c.key)
+	ok := r != nil && r.token == c.token && !r.marked
 	if ok {
 		r.marked = true
-		sh.held[c.key] = r
 	} else {
 		sh.stale++
 	}
@@ -185,11 +176,10 @@ func (s *Store) secure(c *Claim) bool {
 func (s *Store) done(c *Claim, waiters []Tag) []Tag {
 	sh := &s.shards[c.key[0]]
 	sh.mu.Lock()
-	r := sh.held[c.key]
-	delete(sh.held, c.key)
+	more := sh.held.remove(&c.key)
 	sh.mu.Unlock()
-	if r.waiters != nil {
-		waiters = append(waiters, *r.waiters...)
+	if more != nil {
+		waiters = append(waiters, *more...)
 	}
 	return waiters
 }

@@ -1,6 +1,7 @@
 package dedupe
 
 import (
+	"context"
 	"testing"
 	"time"
 )
@@ -130,5 +131,36 @@ func TestOptionsAreChecked(t *testing.T) {
 		h.pass(r + r/1e6)
 		claim(t, s, key(s, 1), 1, Mine)
 		s.Close()
+	}
+}
+
+// C5: what was forgotten stays so where the retention was longer when it was marked than when it was forgotten.
+func TestForgottenOutlivesTheMark(t *testing.T) {
+	h := newHands()
+	o := options(h)
+	o.Retention = 7 * 24 * time.Hour
+	s := open(t, "d", o)
+	mark(t, s, key(s, 1), 1)
+	mark(t, s, key(s, 2), 1)
+	o.Retention = time.Hour
+	s = restart(t, s, o)
+	if err := s.Forget(context.Background(), key(s, 1)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // also after a restart
+		h.pass(2 * time.Hour)
+		s.Touch()
+		flush(t, s)
+		settle(s)
+		s.Release(claim(t, s, key(s, 1), 1, Mine))
+		claim(t, s, key(s, 2), 1, Seen)
+		s = restart(t, s, o)
+	}
+	h.pass(9 * 24 * time.Hour)
+	s.Touch()
+	flush(t, s)
+	settle(s)
+	if st := s.Stats(); st.Buckets != 0 {
+		t.Errorf("%d buckets live", st.Buckets)
 	}
 }

@@ -3,7 +3,6 @@ package dedupe
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -62,8 +61,8 @@ func (s *Store) idleWork() bool {
 		s.dbMu.RUnlock()
 		return true
 	}
-	now := s.clock.read()
-	return slices.ContainsFunc(*s.buckets.Load(), func(b *bucket) bool { return b.over(now) })
+	_, over := split(*s.buckets.Load(), s.clock.read())
+	return len(over) > 0
 }
 
 // commitGroup makes a group durable, however often the store has to be reopened for it. An error is final.
@@ -106,13 +105,7 @@ type plan struct {
 
 func (s *Store) plan(g *group) *plan {
 	p := &plan{now: s.clock.read()}
-	for _, b := range *s.buckets.Load() {
-		if b.over(p.now) {
-			p.over = append(p.over, b)
-		} else {
-			p.live = append(p.live, b)
-		}
-	}
+	p.live, p.over = split(*s.buckets.Load(), p.now)
 	if len(g.marks) > 0 {
 		if len(p.live) == 0 || !p.live[0].takes(p.now, s.o.Retention) {
 			expected := 0
@@ -238,6 +231,7 @@ func (s *Store) publish(g *group, p *plan) {
 			c := &g.marks[i].Claim
 			if c.token == forgetToken {
 				e.set(&c.key, forgotten, 0)
+				b.covers.Store(true)
 			} else {
 				e.set(&c.key, at, c.fingerprint)
 			}

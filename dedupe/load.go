@@ -220,7 +220,11 @@ func readSealedPart(db *pebble.DB, b *bucket, no uint32) (*part, error) {
 		ended = last
 		c.first = append(c.first, binary.BigEndian.Uint64(entries))
 		for i := range len(entries) / entrySize {
-			k := entryAt(entries, i).key()
+			e := entryAt(entries, i)
+			if e.at() == forgotten {
+				b.covers.Store(true)
+			}
+			k := e.key()
 			c.filter.add(k)
 			top.add(k)
 		}
@@ -240,6 +244,9 @@ func (s *Store) readArrivals(db *pebble.DB, b *bucket, no uint32) (*part, error)
 	err := rowsOf(db, arrivalPrefix, b.serial, no, func(_, entries []byte, _ bool) error {
 		for i := range len(entries) / entrySize {
 			e := entryAt(entries, i)
+			if e.at() == forgotten {
+				b.covers.Store(true)
+			}
 			all = append(all, *e)
 			top.add(e.key())
 		}

@@ -53,7 +53,7 @@ func (s *Store) Stats() Stats {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		st.Held += int64(len(sh.held))
+		st.Held += int64(sh.held.n)
 		st.Mine += sh.tokens - sh.seen
 		st.Seen += sh.seen
 		st.Busy += sh.busy

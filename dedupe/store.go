@@ -86,9 +86,6 @@ func newStore(dir string, o Options) *Store {
 		scopes: map[string]*scopeState{}, committed: make(chan struct{}),
 	}
 	s.logs = &logFS{FS: s.fs, s: s, closed: make(chan struct{})}
-	for i := range s.shards {
-		s.shards[i].held = map[Key]reservation{}
-	}
 	s.q.init()
 	s.sealer.init()
 	s.health.init()
