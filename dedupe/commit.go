@@ -73,7 +73,10 @@ func (s *Store) commitGroup(g *group) error {
 			g.marks = append(g.marks, g.items[i])
 		}
 	}
-	for {
+	for tries := 0; ; tries++ {
+		if tries > 1 { // the store opens and still can't write
+			s.pause(min(firstPause<<min(tries, 10), s.o.pause))
+		}
 		began := time.Now()
 		p, err := s.write(g)
 		if err == nil {

@@ -1,6 +1,7 @@
 package dedupe
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -10,6 +11,9 @@ const (
 	firstPause = 50 * time.Millisecond
 	lastPause  = 5 * time.Second
 )
+
+// damagedTries is how often a store must be found damaged before that is believed: a disk that fails may also read badly for a while.
+const damagedTries = 5
 
 // repair closes and reopens the database after a failed commit, for as long as it takes. What was acknowledged is on the
 // disk; what was being written may or may not be there, and is written again. An error is final.
@@ -25,6 +29,7 @@ func (s *Store) repair(reason error) error {
 		// Two databases in one directory would destroy each other.
 		return s.fail(fmt.Errorf("the database does not close: %w; why it had to: %w", err, reason))
 	}
+	damaged := 0
 	for pause := min(firstPause, s.o.pause); ; pause = min(2*pause, s.o.pause) {
 		l, err := s.openAndLoad(false)
 		if err == nil {
@@ -38,6 +43,11 @@ func (s *Store) repair(reason error) error {
 		}
 		if fatal := s.health.fatal.Load(); fatal != nil {
 			return *fatal
+		}
+		if errors.Is(err, ErrDamaged) {
+			if damaged++; damaged >= damagedTries {
+				return s.fail(err)
+			}
 		}
 		s.o.Log.Warn().Err(err).Str("dir", s.dir).Msg("dedupe: the store cannot be reopened yet")
 		if s.q.closing.Load() {
