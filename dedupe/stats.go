@@ -33,6 +33,9 @@ type Stats struct {
 	Err          error         // why the store cannot write, or nil
 }
 
+// Pending returns how many completions are not durable yet. Unlike Stats it never waits, whatever the disk does.
+func (s *Store) Pending() int64 { return s.q.pending.Load() }
+
 // Stats returns a picture of the store. It takes some microseconds; its parts are not from one moment.
 func (s *Store) Stats() Stats {
 	st := Stats{

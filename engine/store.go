@@ -34,6 +34,8 @@ type marks struct {
 	owners  map[uint64]*epoch      // by the sequence of their assignment
 	waiting map[uint64]*retryState // for a key that another record holds
 	waiters uint64
+	last    dedupe.Stats  // as last seen
+	looking chan struct{} // closed when the look under way has ended; nil = none is
 
 	duplicates, differing, waits, unkeyed atomic.Int64
 }
@@ -286,23 +288,36 @@ func (e *Engine) flushStore(ctx context.Context, timeout time.Duration) int64 {
 	if err == nil {
 		return 0
 	}
-	pending := e.marks.pending()
+	pending := e.marks.store.Pending()
 	e.emit(Event{Name: EventStoreFailed, Partition: -1, Count: pending, Err: err, Hint: "what finished last may be handled again"})
 	return pending
 }
 
-// pending is how many finished records are not durable; at least 1 where a store that hangs does not say.
-func (m *marks) pending() int64 {
-	n := make(chan int64, 1)
-	go func() { n <- m.store.Stats().Pending }()
+// stats is the state of the store, or that of a moment ago where the store hangs: neither a status nor a stop waits for a disk.
+func (m *marks) stats() dedupe.Stats {
+	m.mu.Lock()
+	done := m.looking
+	if done == nil {
+		done = make(chan struct{})
+		m.looking = done
+		go func() {
+			st := m.shown.Load().Stats()
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.last, m.looking = st, nil
+			close(done)
+		}()
+	}
+	m.mu.Unlock()
 	late, stop := after(100 * time.Millisecond)
 	defer stop()
 	select {
-	case n := <-n:
-		return n
+	case <-done:
 	case <-late:
-		return 1
 	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last
 }
 
 // scopeOf is the namespace of a topic's business keys.
@@ -338,7 +353,7 @@ func (m *marks) status() *DedupeStatus {
 	if store == nil {
 		return nil
 	}
-	st := store.Stats()
+	st := m.stats()
 	id := store.ID()
 	s := &DedupeStatus{
 		Dir: store.Dir(), ID: hex.EncodeToString(id[:]), Seq: st.Seq, Keys: st.Keys, Hits: m.duplicates.Load(), Differing: m.differing.Load(),
@@ -366,7 +381,7 @@ func (z *sizing) look(e *Engine, now time.Time) {
 	if s == nil || e.cfg.Dedupe.Key == nil || z.said {
 		return
 	}
-	marks := s.Stats().Marks
+	marks := e.marks.stats().Marks
 	if z.from.IsZero() || z.marks == marks { // begins with the first key
 		z.from, z.marks = now, marks
 		return
