@@ -49,6 +49,15 @@ func (b *bloom) add(k *Key) {
 	}
 }
 
+// addAlone is add for who has the filter to itself.
+func (b *bloom) addAlone(k *Key) {
+	words, p := b.block(k)
+	for i := range words {
+		words[i] |= 1 << (p & 63)
+		p >>= 6
+	}
+}
+
 func (b *bloom) has(k *Key) bool {
 	words, p := b.block(k)
 	for i := range words {

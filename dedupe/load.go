@@ -225,7 +225,7 @@ func readSealedPart(db *pebble.DB, b *bucket, no uint32) (*part, error) {
 				b.covers.Store(true)
 			}
 			k := e.key()
-			c.filter.add(k)
+			c.filter.addAlone(k)
 			top.add(k)
 		}
 		c.keys += len(entries) / entrySize

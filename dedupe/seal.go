@@ -234,7 +234,7 @@ func (s *Store) sealPart(b *bucket, p *part) error {
 		if i%rowEntries == 0 {
 			c.first = append(c.first, binary.BigEndian.Uint64(entries[i][:8]))
 		}
-		c.filter.add(entries[i].key())
+		c.filter.addAlone(entries[i].key())
 	}
 	s.iters.epoch.Add(1) // iterators from before do not see the table
 	b.replace(&part{no: p.no, sealed: c})
