@@ -220,7 +220,7 @@ func (f crashable) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategor
 // always opens.
 func TestPowerLossBeforeEveryFileOperation(t *testing.T) {
 	r := random(t)
-	steps, every := 36, 4
+	steps := 36
 	if testing.Short() {
 		steps = 20
 	}
@@ -236,16 +236,13 @@ func TestPowerLossBeforeEveryFileOperation(t *testing.T) {
 	var mu sync.Mutex
 	ops := 0
 	var crashes []crash
-	offset := r.IntN(every)
 	inj := errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if op.Kind.ReadOrWrite() == errorfs.OpIsRead && op.Kind != errorfs.OpOpenDir {
 			return nil
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		if ops++; ops%every != offset && op.Kind != errorfs.OpRename && op.Kind != errorfs.OpRemove && op.Kind != errorfs.OpCreate && op.Kind != errorfs.OpLink {
-			return nil
-		}
+		ops++
 		seed := uint64(ops)
 		for _, percent := range []int{0, 50, 100} {
 			// First what was promised, then the disk: a promise made in between would not be on it.

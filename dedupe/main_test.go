@@ -40,6 +40,9 @@ func random(t testing.TB) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 1))
 }
 
+// everyOperation says whether tests that sample the file system's operations take each of them: GAPLESS_EVERY_OPERATION is set.
+func everyOperation() bool { return os.Getenv("GAPLESS_EVERY_OPERATION") != "" }
+
 // hands is a clock that stands still until a test moves it: a wall clock and a monotonic one.
 type hands struct {
 	mu   sync.Mutex
