@@ -82,7 +82,9 @@ func (s *Store) commitGroup(g *group) error {
 		if err == nil {
 			s.publish(g, p)
 			s.report(g)
-			s.slowest.Store(max(s.slowest.Load(), int64(time.Since(began))))
+			took := int64(time.Since(began))
+			s.slowest.Store(max(s.slowest.Load(), took))
+			s.writing.Add(took)
 			return nil
 		}
 		if err := s.health.fatal.Load(); err != nil {

@@ -26,6 +26,7 @@ type Stats struct {
 	Dropped  uint64 // buckets that ended
 	Reopened uint64 // times the store was reopened after a write error
 
+	GroupTime    time.Duration // that all groups took to be written: divided by Groups, the mean latency
 	SlowestGroup time.Duration // the longest that a group took to be written, repairs included
 	Time         time.Time     // by which marks age
 	FutureTimes  int64         // stream times that were refused for being ahead of the wall clock
@@ -48,6 +49,7 @@ func (s *Store) Stats() Stats {
 		Seals:        s.seals.Load(),
 		Dropped:      s.drops.Load(),
 		Reopened:     s.reopens.Load(),
+		GroupTime:    time.Duration(s.writing.Load()),
 		SlowestGroup: time.Duration(s.slowest.Load()),
 		Time:         time.UnixMilli(s.clock.read()),
 		FutureTimes:  s.clock.future.Load(),

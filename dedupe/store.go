@@ -46,7 +46,7 @@ type Store struct {
 	closeErr   error
 
 	marks, probes, groups, forgets, seals, drops, reopens atomic.Uint64
-	slowest                                               atomic.Int64
+	slowest, writing                                      atomic.Int64 // nanoseconds: of the slowest group, and of all
 }
 
 // Open opens the store in a directory, which is made where it does not exist. It takes a directory for itself: a second Open

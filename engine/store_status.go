@@ -20,6 +20,7 @@ type DedupeStatus struct {
 	Marks      uint64        `json:"marks"`      // made durable since the start
 	Pending    int64         `json:"pending"`    // finished, and not durable yet
 	Groups     uint64        `json:"groups"`     // synced batches
+	GroupTime  time.Duration `json:"group_ns"`   // that all of them took
 	Slowest    time.Duration `json:"slowest_ns"` // the longest that one took
 	DiskBytes  int64         `json:"disk_bytes"`
 	Memory     int64         `json:"memory_bytes"` // of filters and unsealed keys; some 60 MB of Pebble's come on top
@@ -35,7 +36,7 @@ func (m *marks) status() *DedupeStatus {
 	id := store.ID()
 	s := &DedupeStatus{
 		Dir: store.Dir(), ID: hex.EncodeToString(id[:]), Seq: st.Seq, Keys: st.Keys, Hits: m.duplicates.Load(), Differing: m.differing.Load(),
-		Waits: m.waits.Load(), Misses: st.Mine, Unkeyed: m.unkeyed.Load(), Marks: st.Marks, Pending: st.Pending, Groups: st.Groups, Slowest: st.SlowestGroup,
+		Waits: m.waits.Load(), Misses: st.Mine, Unkeyed: m.unkeyed.Load(), Marks: st.Marks, Pending: st.Pending, Groups: st.Groups, GroupTime: st.GroupTime, Slowest: st.SlowestGroup,
 		DiskBytes: st.DiskBytes, Memory: st.MemoryBytes,
 	}
 	if st.Err != nil {

@@ -101,6 +101,7 @@ var dedupeMetrics = []dedupeMetric{
 	{desc("dedupe_waits_total", "Records that waited for another one with their business key.", groupLabel...), prometheus.CounterValue, func(d *engine.DedupeStatus) float64 { return float64(d.Waits) }},
 	{desc("dedupe_unkeyed_total", "Records without a business key, handled without looking.", groupLabel...), prometheus.CounterValue, func(d *engine.DedupeStatus) float64 { return float64(d.Unkeyed) }},
 	{desc("dedupe_marks_total", "Business keys made durable.", groupLabel...), prometheus.CounterValue, func(d *engine.DedupeStatus) float64 { return float64(d.Marks) }},
+	{desc("dedupe_group_seconds_total", "Time that group commits took; by dedupe_groups_total, their mean latency.", groupLabel...), prometheus.CounterValue, func(d *engine.DedupeStatus) float64 { return d.GroupTime.Seconds() }},
 	{desc("dedupe_groups_total", "Group commits.", groupLabel...), prometheus.CounterValue, func(d *engine.DedupeStatus) float64 { return float64(d.Groups) }},
 }
 
