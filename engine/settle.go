@@ -58,7 +58,7 @@ func (e *Engine) countHandled(ep *epoch, n int) {
 	ep.settled.handled.Add(int64(n))
 }
 
-// settle, with settleChunk, is the one place where a record is completed (design section 3): its handler returned nil and
+// settle, with settleChunk and settleMarked, is the one place where a record is completed (design section 3): its handler returned nil and
 // its outputs are acknowledged, or its dead letter is, or a policy skipped it. The completion of a dead epoch changes nothing but a
 // counter.
 func (e *Engine) settle(ep *epoch, it *item, how settled) {
