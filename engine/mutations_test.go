@@ -78,6 +78,16 @@ package engine
 //	an empty business key is one                                    KeysThatAreNone
 //	copies stay in a batch under OrderPartition                     CopiesAreHandledOnce
 //	what follows the failure in a lost batch is marked              EndOfALostBatch, RandomStepsWithStores
+//	a store that can't write stops nothing, or commits go on        DiskIsFull
+//	a known key with another payload is passed over                 PayloadDiffers
+//	marks below a rewind with --forget-dedupe count                 BypassedMarks
+//	nobody hears that a key is free                                 CopiesAreHandledOnce, SecondCopyInFlightWaits
+//	a key that can't be looked up counts as new                     StoreCanNotBeRead
+//	a store that can't be repaired ends nothing                     StoreFailsForGood
+//	a record starts after waiting for room, whatever came up        NothingStartsAfterWaitingForRoom
+//	a key is marked before its outputs are acknowledged             MarkAfterOutputs
+//	who waits for a key is remembered when it is given up           WaitersAreForgotten
+//	a drain leaves workers waiting for room                         StopWhileTheStoreHangs, RevokeWhileTheStoreHangs
 //
 // (1) with the check in the revoke and the fence of the commit both gone, and the client's own CommitOffsets, which rejoins under
 // another member id, in place of the plain request: any one of the three is enough.
