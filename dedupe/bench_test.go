@@ -183,7 +183,7 @@ func BenchmarkHalfDuplicates(b *testing.B) {
 func BenchmarkSlowSync(b *testing.B) {
 	dir := b.TempDir()
 	l := newLoad(b, dir, 10*b.N, func(o *Options) {
-		o.FS = errorfs.Wrap(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		o.FS = asking(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData {
 				time.Sleep(20 * time.Millisecond) // this is the disk, not a wait for something to happen
 			}

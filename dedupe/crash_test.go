@@ -40,19 +40,19 @@ func (o *oracle) snapshot() *oracle {
 	return c
 }
 
-// verify checks a store that was opened after a crash.
-func (o *oracle) verify(t *testing.T, s *Store) {
+// verify checks a store that was opened after a crash; when says which, for the report.
+func (o *oracle) verify(t *testing.T, s *Store, when string) {
 	t.Helper()
 	if s.Seq() < o.seq {
-		t.Errorf("group %d was acknowledged, the store is at %d", o.seq, s.Seq())
+		t.Errorf("%s: group %d was acknowledged, the store is at %d", when, o.seq, s.Seq())
 	}
 	if o.rows > 0 {
 		v, _, err := s.Row([]byte("counter"))
 		if err != nil || len(v) != 8 || binary.BigEndian.Uint64(v) < o.rows {
-			t.Errorf("the row is %x, %v; want at least %d", v, err, o.rows)
+			t.Errorf("%s: the row is %x, %v; want at least %d", when, v, err, o.rows)
 		}
 	}
-	lost, false_ := 0, 0
+	var lost, invented []int
 	for i := range o.never + 50 {
 		if o.doubt[i] {
 			continue
@@ -61,15 +61,16 @@ func (o *oracle) verify(t *testing.T, s *Store) {
 		want, marked := o.marked[i]
 		switch {
 		case err != nil:
-			t.Errorf("key %d: %v", i, err)
+			t.Errorf("%s: key %d: %v", when, i, err)
 		case marked && !ok, marked && m.Fingerprint != want:
-			lost++
+			lost = append(lost, i)
 		case !marked && ok:
-			false_++
+			invented = append(invented, i)
 		}
 	}
-	if lost > 0 || false_ > 0 {
-		t.Errorf("%d acknowledged marks lost, %d seen that are not marked, of %d", lost, false_, len(o.marked))
+	if len(lost) > 0 || len(invented) > 0 {
+		t.Errorf("%s: of %d acknowledged marks, %v are lost, and %v are seen that are not marked; from %d on, none ever was",
+			when, len(o.marked), lost, invented, o.never)
 	}
 }
 
@@ -205,16 +206,6 @@ func crashOptions(h *hands, fs vfs.FS) Options {
 	return o
 }
 
-// crashable is a MemFS that can be cloned while a log file is used again: MemFS locks twice there.
-type crashable struct{ *vfs.MemFS }
-
-func (f crashable) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if err := f.Rename(oldname, newname); err != nil {
-		return nil, err
-	}
-	return f.OpenReadWrite(newname, c)
-}
-
 // TestPowerLossBeforeEveryFileOperation (C5): before each operation that changes the file system, the machine loses power,
 // and nothing, half, or all of what was not synced survives. No acknowledged mark is lost, nothing else is seen, and the store
 // always opens.
@@ -254,10 +245,10 @@ func TestPowerLossBeforeEveryFileOperation(t *testing.T) {
 		return nil
 	})
 	for range 3 {
-		o := crashOptions(h, errorfs.Wrap(crashable{mem}, inj))
+		o := crashOptions(h, asking(mem, inj))
 		o.Rows = c.row
 		s := open(t, "data/store", o)
-		c.verify(t, s)
+		c.verify(t, s, "opened again")
 		if err := c.run(s, steps/3); err != nil {
 			t.Fatal(err)
 		}
@@ -280,9 +271,9 @@ func TestPowerLossBeforeEveryFileOperation(t *testing.T) {
 				t.Errorf("before %s: %v", x.op, err)
 				return nil
 			}
-			x.o.verify(t, s)
+			x.o.verify(t, s, "before "+x.op)
 			settle(s)
-			x.o.verify(t, s)
+			x.o.verify(t, s, "settled, before "+x.op)
 			return s.Close()
 		})
 	}

@@ -87,7 +87,7 @@ func faultRun(t *testing.T, r *rand.Rand, f *fault) (fatal bool) {
 	h := newHands()
 	mem := vfs.NewCrashableMem()
 	c := newScript(t, r, h)
-	o := crashOptions(h, errorfs.Wrap(crashable{mem}, f))
+	o := crashOptions(h, asking(mem, f))
 	o.CloseTimeout = time.Second
 	o.Rows = c.row
 	var died atomic.Bool
@@ -122,7 +122,7 @@ func faultRun(t *testing.T, r *rand.Rand, f *fault) (fatal bool) {
 			t.Errorf("%d%%: %v", percent, err)
 			continue
 		}
-		c.verify(t, s)
+		c.verify(t, s, "opened again")
 		s.Close()
 	}
 	return fatal
@@ -138,7 +138,7 @@ func TestAFullDiskHoldsAndReleases(t *testing.T) {
 			var full atomic.Bool
 			o := options(h)
 			o.partSize, o.memtable = 1<<30, 64<<10
-			o.FS = errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			o.FS = asking(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
 				if full.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, suffix) {
 					return syscall.ENOSPC
 				}
@@ -200,7 +200,7 @@ func TestAReadErrorIsNoAnswer(t *testing.T) {
 	var broken atomic.Bool
 	o := options(h)
 	o.partSize, o.cache = 500, 1
-	o.FS = errorfs.Wrap(o.FS, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	o.FS = asking(o.FS, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if broken.Load() && op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") {
 			return syscall.EIO
 		}

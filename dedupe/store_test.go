@@ -20,7 +20,7 @@ func TestAgainstAModel(t *testing.T) {
 			if err := c.run(s, 8); err != nil {
 				t.Fatal(err)
 			}
-			c.verify(t, s)
+			c.verify(t, s, "opened again")
 		}
 		s.Close()
 	}

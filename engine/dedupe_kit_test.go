@@ -55,22 +55,42 @@ func (w *world) machine(like *machine) *machine {
 
 // mount makes a file system of what is on the disk.
 func (m *machine) mount() {
-	m.disk = errorfs.Wrap(crashable{m.mem, m}, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	m.disk = reusing{errorfs.Wrap(hanging{m.mem, m}, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if f := m.fault.Load(); f != nil {
 			return (*f)(op)
 		}
 		return nil
-	}))
+	}))}
 }
 
-// crashable is a MemFS that can be cloned while a log file is used again: MemFS locks twice there.
-type crashable struct {
+// reusing takes a log for use again by way of operations that errorfs asks about, which it does not for the files of such logs. Nor can
+// a MemFS be cloned while it takes one by itself.
+type reusing struct{ vfs.FS }
+
+func (f reusing) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if err := f.Rename(oldname, newname); err != nil {
+		return nil, err
+	}
+	return f.OpenReadWrite(newname, c)
+}
+
+// hanging is a disk on which closing a log can take for ever.
+type hanging struct {
 	*vfs.MemFS
 	m *machine
 }
 
-func (f crashable) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+func (f hanging) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	file, err := f.MemFS.Create(name, c)
+	return f.wrap(file, name, err)
+}
+
+func (f hanging) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
+	file, err := f.MemFS.OpenReadWrite(name, c, opts...)
+	return f.wrap(file, name, err)
+}
+
+func (f hanging) wrap(file vfs.File, name string, err error) (vfs.File, error) {
 	if err == nil && strings.HasSuffix(name, ".log") {
 		file = logFile{file, f.m}
 	}
@@ -88,13 +108,6 @@ func (f logFile) Close() error {
 		<-*hang
 	}
 	return f.File.Close()
-}
-
-func (f crashable) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if err := f.Rename(oldname, newname); err != nil {
-		return nil, err
-	}
-	return f.OpenReadWrite(newname, c)
 }
 
 // config is the start of a configuration for a member on this machine.
