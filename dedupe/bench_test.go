@@ -16,6 +16,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/gaplesshq/gapless/internal/crashfs"
 )
 
 // benchKeys is how many keys the benchmarks have in the store: few unless GAPLESS_DEDUPE_KEYS says otherwise.
@@ -183,7 +184,7 @@ func BenchmarkHalfDuplicates(b *testing.B) {
 func BenchmarkSlowSync(b *testing.B) {
 	dir := b.TempDir()
 	l := newLoad(b, dir, 10*b.N, func(o *Options) {
-		o.FS = asking(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		o.FS = crashfs.Asking(vfs.Default, errorfs.InjectorFunc(func(op errorfs.Op) error {
 			if op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData {
 				time.Sleep(20 * time.Millisecond) // this is the disk, not a wait for something to happen
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/gaplesshq/gapless/internal/crashfs"
 )
 
 // oracle knows what was acknowledged.
@@ -216,10 +217,10 @@ func TestPowerLossBeforeEveryFileOperation(t *testing.T) {
 		steps = 20
 	}
 	h := newHands()
-	mem := vfs.NewCrashableMem()
+	mem := crashfs.New()
 	c := newScript(t, r, h)
 	type crash struct {
-		fs *vfs.MemFS
+		fs *crashfs.FS
 		o  *oracle
 		at time.Duration
 		op string
@@ -239,13 +240,13 @@ func TestPowerLossBeforeEveryFileOperation(t *testing.T) {
 			// First what was promised, then the disk: a promise made in between would not be on it.
 			at := h.elapsed()
 			o := c.snapshot()
-			fs := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(seed, 2))})
+			fs := mem.AfterPowerLoss(percent, seed)
 			crashes = append(crashes, crash{fs, o, at, fmt.Sprintf("op %d (%v %s), %d%%", ops, op.Kind, op.Path, percent)})
 		}
 		return nil
 	})
 	for range 3 {
-		o := crashOptions(h, asking(mem, inj))
+		o := crashOptions(h, crashfs.Asking(mem, inj))
 		o.Rows = c.row
 		s := open(t, "data/store", o)
 		c.verify(t, s, "opened again")

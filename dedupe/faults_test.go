@@ -14,6 +14,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/gaplesshq/gapless/internal/crashfs"
 )
 
 // fault makes writes of the file system fail, from the nth on for so many.
@@ -85,9 +86,9 @@ func TestAFailedWriteIsNeverAcknowledged(t *testing.T) {
 // faultRun runs a script on a store whose file system has a fault, then opens what a power loss leaves of it.
 func faultRun(t *testing.T, r *rand.Rand, f *fault) (fatal bool) {
 	h := newHands()
-	mem := vfs.NewCrashableMem()
+	mem := crashfs.New()
 	c := newScript(t, r, h)
-	o := crashOptions(h, asking(mem, f))
+	o := crashOptions(h, crashfs.Asking(mem, f))
 	o.CloseTimeout = time.Second
 	o.Rows = c.row
 	var died atomic.Bool
@@ -116,7 +117,7 @@ func faultRun(t *testing.T, r *rand.Rand, f *fault) (fatal bool) {
 	}
 	f.off.Store(true)
 	for _, percent := range []int{0, 100} {
-		fs := mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(1, 1))})
+		fs := mem.AfterPowerLoss(percent, 1)
 		s, err := Open("store", crashOptions(h, fs))
 		if err != nil {
 			t.Errorf("%d%%: %v", percent, err)
@@ -138,7 +139,7 @@ func TestAFullDiskHoldsAndReleases(t *testing.T) {
 			var full atomic.Bool
 			o := options(h)
 			o.partSize, o.memtable = 1<<30, 64<<10
-			o.FS = asking(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			o.FS = crashfs.Asking(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
 				if full.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, suffix) {
 					return syscall.ENOSPC
 				}
@@ -200,7 +201,7 @@ func TestAReadErrorIsNoAnswer(t *testing.T) {
 	var broken atomic.Bool
 	o := options(h)
 	o.partSize, o.cache = 500, 1
-	o.FS = asking(o.FS, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	o.FS = crashfs.Asking(o.FS, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if broken.Load() && op.Kind == errorfs.OpFileReadAt && strings.HasSuffix(op.Path, ".sst") {
 			return syscall.EIO
 		}

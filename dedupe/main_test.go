@@ -12,7 +12,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
 func TestMain(m *testing.M) {
@@ -106,19 +105,6 @@ func flush(t testing.TB, s *Store) {
 	if err := s.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// asking is a file system whose operations are each preceded by a question to inj. errorfs alone does not ask about the files of
-// logs that are used again, and a MemFS cannot be cloned while one is taken.
-func asking(fs vfs.FS, inj errorfs.Injector) vfs.FS { return reusing{errorfs.Wrap(fs, inj)} }
-
-type reusing struct{ vfs.FS }
-
-func (f reusing) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if err := f.Rename(oldname, newname); err != nil {
-		return nil, err
-	}
-	return f.OpenReadWrite(newname, c)
 }
 
 // settle waits until the sealer has nothing to do.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/gaplesshq/gapless/engine/window"
+	"github.com/gaplesshq/gapless/internal/crashfs"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -25,7 +25,7 @@ import (
 // network is gone, and what a power loss leaves of its disk is that of another machine.
 type machine struct {
 	w       *world
-	mem     *vfs.MemFS
+	mem     *crashfs.FS
 	disk    vfs.FS
 	effects *effects
 	fault   atomic.Pointer[func(errorfs.Op) error]
@@ -45,7 +45,7 @@ type effects struct {
 
 // machine makes a machine with an empty disk; like, if any, is one that it shares the effects with.
 func (w *world) machine(like *machine) *machine {
-	m := &machine{w: w, mem: vfs.NewCrashableMem(), effects: &effects{done: map[string]int{}}}
+	m := &machine{w: w, mem: crashfs.New(), effects: &effects{done: map[string]int{}}}
 	if like != nil {
 		m.effects = like.effects
 	}
@@ -55,38 +55,27 @@ func (w *world) machine(like *machine) *machine {
 
 // mount makes a file system of what is on the disk.
 func (m *machine) mount() {
-	m.disk = reusing{errorfs.Wrap(hanging{m.mem, m}, errorfs.InjectorFunc(func(op errorfs.Op) error {
+	m.disk = crashfs.Asking(hanging{m.mem, m}, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if f := m.fault.Load(); f != nil {
 			return (*f)(op)
 		}
 		return nil
-	}))}
-}
-
-// reusing takes a log for use again by way of operations that errorfs asks about, which it does not for the files of such logs. Nor can
-// a MemFS be cloned while it takes one by itself.
-type reusing struct{ vfs.FS }
-
-func (f reusing) ReuseForWrite(oldname, newname string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	if err := f.Rename(oldname, newname); err != nil {
-		return nil, err
-	}
-	return f.OpenReadWrite(newname, c)
+	}))
 }
 
 // hanging is a disk on which closing a log can take for ever.
 type hanging struct {
-	*vfs.MemFS
+	*crashfs.FS
 	m *machine
 }
 
 func (f hanging) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	file, err := f.MemFS.Create(name, c)
+	file, err := f.FS.Create(name, c)
 	return f.wrap(file, name, err)
 }
 
 func (f hanging) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
-	file, err := f.MemFS.OpenReadWrite(name, c, opts...)
+	file, err := f.FS.OpenReadWrite(name, c, opts...)
 	return f.wrap(file, name, err)
 }
 
@@ -168,7 +157,7 @@ func (m *machine) crash(percent int) *machine {
 	for _, c := range m.conns { // first: a commit that came later would speak of more than the disk has
 		_ = c.Close()
 	}
-	next.mem = m.mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rand.New(rand.NewPCG(1, 1))})
+	next.mem = m.mem.AfterPowerLoss(percent, 1)
 	next.mount()
 	return next
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/gaplesshq/gapless/dedupe"
 )
@@ -182,7 +181,7 @@ func TestStoreIsRolledBack(t *testing.T) {
 		a := w.machine(nil)
 		w.produce(0, numbered("", n)...)
 		a.behind(n, nil)
-		old := a.mem.CrashClone(vfs.CrashCloneCfg{})
+		old := a.mem.AfterPowerLoss(0, 1)
 		w.produce(0, numbered("later", n)...)
 		w.eventually("they are done and committed", func() bool {
 			_, _, win := w.saved()
