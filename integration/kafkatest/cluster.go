@@ -26,6 +26,8 @@ type Cluster struct {
 	dir   string
 	certs *certificates
 	nodes []*node
+	// networks lead to the nodes through proxies.
+	networks []*Network
 	// others are the addresses of brokers that were running already; then there are no nodes.
 	others []string
 
@@ -144,21 +146,33 @@ func (c *Cluster) furnish(formatted string) (err error) {
 
 // addNodes gives every broker its number, folder and ports.
 func (c *Cluster) addNodes() error {
-	perNode := len(c.cfg.listeners) + 1
+	perNode := 1 + len(c.cfg.listeners) + 2*c.cfg.networks
 	free, err := freePorts(c.cfg.nodes * perNode)
 	if err != nil {
 		return err
 	}
+	take := func() int {
+		port := free[0]
+		free = free[1:]
+		return port
+	}
+	for range c.cfg.networks {
+		c.networks = append(c.networks, new(Network))
+	}
 	for i := range c.cfg.nodes {
-		ports := free[i*perNode : (i+1)*perNode]
 		n := &node{
 			id:             i + 1,
 			dir:            filepath.Join(c.dir, fmt.Sprintf("broker-%d", i+1)),
 			ports:          make(map[Listener]int),
-			controllerPort: ports[0],
+			controllerPort: take(),
 		}
-		for j, l := range c.cfg.listeners {
-			n.ports[l] = ports[j+1]
+		for _, l := range c.cfg.listeners {
+			n.ports[l] = take()
+		}
+		for _, network := range c.networks {
+			p := newProxy(address(take()), address(take()))
+			n.proxies = append(n.proxies, p)
+			network.proxies = append(network.proxies, p)
 		}
 		c.nodes = append(c.nodes, n)
 	}
@@ -176,6 +190,9 @@ func (c *Cluster) openAdmin() error {
 
 // launchAll starts all brokers at once, for none is ready before there is a quorum.
 func (c *Cluster) launchAll(ctx context.Context) error {
+	if err := c.openNetworks(); err != nil {
+		return err
+	}
 	for _, n := range c.nodes {
 		if err := n.launch(c.dist, c.cfg.jvmFlags); err != nil {
 			return err
@@ -198,6 +215,7 @@ func (c *Cluster) Close() error {
 	for _, n := range c.nodes {
 		n.kill()
 	}
+	c.closeNetworks()
 	if c.dir == "" || c.keep.Load() {
 		return nil
 	}

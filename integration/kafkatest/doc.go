@@ -14,6 +14,9 @@
 //
 // A package whose tests only need some broker shares one among them, see [Main] and [Shared].
 //
+// Brokers can be killed, stopped, paused and restarted, see [Cluster.Kill] and its neighbours; the way
+// to them can be cut, delayed and more, for one client at a time, see [Networks].
+//
 // # What it needs
 //
 // A Java runtime, 17 or newer, and, until the cache is filled, Maven 3. Two environment variables

@@ -25,6 +25,7 @@ type node struct {
 	dir            string
 	ports          map[Listener]int
 	controllerPort int
+	proxies        []*proxy // by network
 	tail           tail
 
 	mu     sync.Mutex

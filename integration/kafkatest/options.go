@@ -56,6 +56,7 @@ type config struct {
 	users      []credential
 	acls       bool
 	jvmFlags   []string
+	networks   int
 	// demands names the options that only a cluster of our own can satisfy.
 	demands []string
 	err     error

@@ -4,7 +4,6 @@ import (
 	_ "embed"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 )
 
@@ -74,13 +73,20 @@ func (f *propertiesFile) setReplication(nodes int) {
 }
 
 func (f *propertiesFile) setListeners(cfg config, n *node) {
-	var addresses, protocolMap []string
-	for _, l := range cfg.listeners {
-		addresses = append(addresses, fmt.Sprintf("%s://%s", l, n.address(l)))
-		protocolMap = append(protocolMap, fmt.Sprintf("%s:%s", l, protocols[l]))
+	var listeners, advertised, protocolMap []string
+	add := func(name, listen, advertise, protocol string) {
+		listeners = append(listeners, fmt.Sprintf("%s://%s", name, listen))
+		advertised = append(advertised, fmt.Sprintf("%s://%s", name, advertise))
+		protocolMap = append(protocolMap, fmt.Sprintf("%s:%s", name, protocol))
 	}
-	f.set("advertised.listeners", strings.Join(addresses, ","))
+	for _, l := range cfg.listeners {
+		add(string(l), n.address(l), n.address(l), protocols[l])
+	}
+	for i, p := range n.proxies {
+		add(fmt.Sprintf("NETWORK%d", i+1), p.upstream, p.listen, protocols[Plaintext])
+	}
+	f.set("advertised.listeners", strings.Join(advertised, ","))
 	controller := fmt.Sprintf("CONTROLLER://%s", n.controllerAddress())
-	f.set("listeners", strings.Join(append(slices.Clone(addresses), controller), ","))
+	f.set("listeners", strings.Join(append(listeners, controller), ","))
 	f.set("listener.security.protocol.map", strings.Join(append(protocolMap, "CONTROLLER:PLAINTEXT"), ","))
 }
