@@ -48,7 +48,7 @@ func javaIdentity(java string) []byte {
 
 // train runs a broker with every listener, uses it, and has the JVM write its archive as it exits.
 func (d *distribution) train(ctx context.Context, path string) error {
-	cfg, err := newConfig([]Option{Listeners(AllListeners...)})
+	cfg, err := newConfig([]Option{Version(d.version), Listeners(AllListeners...)})
 	if err != nil {
 		return err
 	}

@@ -11,14 +11,14 @@ import (
 // CacheEnv names the environment variable that says where jars and what is made from them are kept.
 const CacheEnv = "GAPLESS_KAFKA_CACHE"
 
-func cacheFolder() (string, error) {
+func cacheFolder(version string) (string, error) {
 	dir := os.Getenv(CacheEnv)
 	if dir == "" {
 		user, err := os.UserCacheDir()
 		if err != nil {
 			return "", fmt.Errorf("kafkatest: no cache folder, set %s: %w", CacheEnv, err)
 		}
-		dir = filepath.Join(user, "gapless", "kafka-"+KafkaVersion)
+		dir = filepath.Join(user, "gapless", "kafka-"+version)
 	}
 	// Absolute, because the class path, which the class data archive remembers, is made from it.
 	dir, err := filepath.Abs(dir)

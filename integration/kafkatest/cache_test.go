@@ -76,7 +76,7 @@ func TestDownloadThatFailsIsNotTakenForKafka(t *testing.T) {
 	}
 	t.Setenv("PATH", bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 	t.Setenv(CacheEnv, cache)
-	_, err := install(t.Context())
+	_, err := install(t.Context(), KafkaVersion)
 	if err == nil || !strings.Contains(err.Error(), "could not resolve host") {
 		t.Errorf("the failure became %v", err)
 	}
@@ -93,7 +93,7 @@ func TestEmptyCacheNeedsMaven(t *testing.T) {
 	t.Setenv("JAVA_HOME", filepath.Dir(filepath.Dir(java)))
 	t.Setenv("PATH", t.TempDir())
 	t.Setenv(CacheEnv, t.TempDir())
-	_, err = install(t.Context())
+	_, err = install(t.Context(), KafkaVersion)
 	if err == nil || !strings.Contains(err.Error(), "no mvn command") || !strings.Contains(err.Error(), BrokersEnv) {
 		t.Errorf("without mvn: %v", err)
 	}

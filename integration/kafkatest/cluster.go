@@ -63,7 +63,7 @@ func New(ctx context.Context, opts ...Option) (*Cluster, error) {
 	if brokers := os.Getenv(BrokersEnv); brokers != "" {
 		return join(cfg, strings.Fields(strings.ReplaceAll(brokers, ",", " ")))
 	}
-	dist, err := install(ctx)
+	dist, err := install(ctx, cfg.version)
 	if err != nil {
 		return nil, err
 	}

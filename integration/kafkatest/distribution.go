@@ -15,8 +15,12 @@ import (
 	"strings"
 )
 
-// KafkaVersion is the version of Kafka that this package starts.
-const KafkaVersion = "4.4.0"
+const (
+	// KafkaVersion is the version of Kafka that this package starts unless [Version] says otherwise.
+	KafkaVersion = "4.4.0"
+	// OlderKafkaVersion is of the last line before 4.0, which many still run.
+	OlderKafkaVersion = "3.9.1"
+)
 
 //go:embed assets/pom.xml
 var pom []byte
@@ -33,6 +37,7 @@ var jvmFlags = []string{"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1
 
 // A distribution is a Kafka that can be run.
 type distribution struct {
+	version   string
 	cache     string
 	home      string
 	java      string
@@ -41,23 +46,23 @@ type distribution struct {
 	archive string
 }
 
-// install finds Kafka in the cache, or brings it there.
-func install(ctx context.Context) (*distribution, error) {
+// install finds a version of Kafka in the cache, or brings it there.
+func install(ctx context.Context, version string) (*distribution, error) {
 	java, err := findJava()
 	if err != nil {
 		return nil, err
 	}
-	cache, err := cacheFolder()
+	cache, err := cacheFolder(version)
 	if err != nil {
 		return nil, err
 	}
 	// A new list of jars makes a new entry, rather than a mixture with the old one.
-	name := "dist-" + shortHash(pom, brokerLogging, toolLogging)
-	home, err := makeOnce(cache, name, func(path string) error { return download(ctx, path) })
+	name := "dist-" + shortHash([]byte(version), pom, brokerLogging, toolLogging)
+	home, err := makeOnce(cache, name, func(path string) error { return download(ctx, version, path) })
 	if err != nil {
-		return nil, fmt.Errorf("kafkatest: install Kafka %s: %w", KafkaVersion, err)
+		return nil, fmt.Errorf("kafkatest: install Kafka %s: %w", version, err)
 	}
-	dist := &distribution{cache: cache, home: home, java: java}
+	dist := &distribution{version: version, cache: cache, home: home, java: java}
 	if dist.classPath, err = classPath(filepath.Join(home, "lib")); err != nil {
 		return nil, fmt.Errorf("kafkatest: %w", err)
 	}
@@ -84,7 +89,7 @@ func missing(command, remedy string, err error) error {
 }
 
 // download makes a folder with Kafka's jars, as Maven resolves them, and the logging settings.
-func download(ctx context.Context, dir string) error {
+func download(ctx context.Context, version, dir string) error {
 	mvn, err := exec.LookPath("mvn")
 	if err != nil {
 		return missing("mvn", "Apache Maven 3 (Debian: maven, Homebrew: maven), which fetches Kafka once", err)
@@ -102,12 +107,15 @@ func download(ctx context.Context, dir string) error {
 		return err
 	}
 	lib := filepath.Join(dir, "lib")
-	cmd := exec.CommandContext(ctx, mvn, "-q", "-B", "-f", pomFile, "dependency:copy-dependencies", "-DoutputDirectory="+lib)
+	cmd := exec.CommandContext(ctx, mvn, "-q", "-B", "-f", pomFile, "-Dkafka.version="+version, "dependency:copy-dependencies",
+		// Before 4.0 the tools bring a logging of their own along, which would take our binding's place.
+		"-DexcludeArtifactIds=slf4j-reload4j",
+		"-DoutputDirectory="+lib)
 	if _, err := output(cmd); err != nil {
 		return err
 	}
-	if !exists(filepath.Join(lib, "kafka_2.13-"+KafkaVersion+".jar")) {
-		return fmt.Errorf("mvn reported success, but there is no Kafka %s in %s", KafkaVersion, lib)
+	if !exists(filepath.Join(lib, "kafka_2.13-"+version+".jar")) {
+		return fmt.Errorf("mvn reported success, but there is no Kafka %s in %s", version, lib)
 	}
 	return nil
 }

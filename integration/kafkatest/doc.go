@@ -26,7 +26,8 @@
 //     already running. They cannot be configured or killed from here, so whatever needs that fails
 //     and says so.
 //   - GAPLESS_KAFKA_CACHE moves the cache folder, by default gapless/kafka-4.4.0 in the user's
-//     cache folder. Processes may use one cache at the same time.
+//     cache folder, or what the version is that a test asks for. Processes may use one cache at the
+//     same time.
 //
 // # What is left behind
 //

@@ -50,6 +50,7 @@ const (
 const AdminUser = "admin"
 
 type config struct {
+	version    string
 	nodes      int
 	properties []property
 	listeners  []Listener
@@ -68,6 +69,7 @@ type credential struct{ user, password string }
 
 func newConfig(opts []Option) (config, error) {
 	cfg := config{
+		version:   KafkaVersion,
 		nodes:     1,
 		listeners: []Listener{Plaintext},
 		users:     []credential{{User, Password}},
@@ -80,6 +82,21 @@ func newConfig(opts []Option) (config, error) {
 
 func (cfg *config) demand(format string, args ...any) {
 	cfg.demands = append(cfg.demands, fmt.Sprintf(format, args...))
+}
+
+// versionNumber keeps other words from Maven's command line.
+var versionNumber = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+$`)
+
+// Version sets the version of Kafka, such as [OlderKafkaVersion]. Each has its own jars in the cache. Lines
+// before 3.9 have not been tried.
+func Version(version string) Option {
+	return func(cfg *config) {
+		cfg.demand("Version(%q)", version)
+		cfg.version = version
+		if !versionNumber.MatchString(version) {
+			cfg.err = fmt.Errorf("kafkatest: %q is no version of Kafka: write it like %s", version, KafkaVersion)
+		}
+	}
 }
 
 func (cfg *config) has(l Listener) bool { return slices.Contains(cfg.listeners, l) }

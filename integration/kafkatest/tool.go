@@ -13,7 +13,7 @@ func (c *Cluster) Tool(ctx context.Context, class string, args ...string) (strin
 	dist := c.dist
 	if dist == nil {
 		var err error
-		if dist, err = install(ctx); err != nil {
+		if dist, err = install(ctx, KafkaVersion); err != nil {
 			return "", err
 		}
 	}
