@@ -15,7 +15,7 @@ import (
 func TestBrokerKilledAndRestarted(t *testing.T) {
 	ownBroker(t, "it is killed")
 	inBothProtocols(t, func(t *testing.T, set func(*engine.Config)) {
-		w := worldOn(t, kafkatest.Start(t), 3)
+		w := worldOn(t, brokerToKill(t), 3)
 		const n = 200
 		w.produceAll(n, 10)
 		l := w.ledger()

@@ -33,6 +33,9 @@ type world struct {
 // newWorld makes a world on the broker that all tests share.
 func newWorld(t *testing.T, partitions int32) *world {
 	t.Helper()
+	if onOlder(t) {
+		return worldOn(t, older, partitions)
+	}
 	return worldOn(t, kafkatest.Shared(t), partitions)
 }
 
@@ -57,6 +60,15 @@ func ownBroker(t *testing.T, why string) {
 	if os.Getenv(kafkatest.BrokersEnv) != "" {
 		t.Skipf("needs a broker of its own: %s; unset %s", why, kafkatest.BrokersEnv)
 	}
+}
+
+// brokerToKill is a broker that no test uses at the same time.
+func brokerToKill(t *testing.T) *kafkatest.Cluster {
+	t.Helper()
+	if onOlder(t) {
+		return older // its tests run one after the other
+	}
+	return kafkatest.Start(t)
 }
 
 func (w *world) client(opts ...kgo.Opt) *kgo.Client {
