@@ -117,7 +117,15 @@ type Config struct {
 	FetchMinBytes, FetchMaxBytes, FetchMaxPartitionBytes int32
 	FetchMaxWait                                         time.Duration
 
-	// Log receives one line an event. Default: none. Records are logged at debug level only, keys and values never.
+	// HideKeys keeps the keys of records out of Status, and with it out of the admin pages: a stand-in is shown that is the same for
+	// the same key as long as the process lives, and tells nothing else.
+	HideKeys bool
+	// HideErrors keeps the texts of errors and panics of Handler, Middleware, Retry.Classify and Dedupe.Key, which may quote what a
+	// record holds, out of the log, Status, dead letters and Run's error. Their types stay, and Event.Err can be unwrapped.
+	HideErrors bool
+
+	// Log receives one line an event. Default: none. Records are logged at debug level only, keys and values never; the texts of
+	// handlers' errors are, unless HideErrors is set.
 	Log zerolog.Logger
 	// OnEvent, if set, is called for every event, in order and synchronously: it must not block and not call the Engine.
 	OnEvent func(Event)
@@ -308,6 +316,8 @@ type SASL struct {
 	User, Password string
 	// Token is for OAUTHBEARER: it is called at each authentication.
 	Token func(context.Context) (string, error)
+
+	sealed func() string // the password, where no dump of memory structures finds it
 }
 
 func orDefault[T comparable](v *T, def T) {

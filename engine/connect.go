@@ -71,11 +71,11 @@ func (t TLS) config() (*tls.Config, error) {
 func (s SASL) mechanism() sasl.Mechanism {
 	switch s.Mechanism {
 	case "PLAIN":
-		return plain.Auth{User: s.User, Pass: s.Password}.AsMechanism()
+		return plain.Auth{User: s.User, Pass: s.password()}.AsMechanism()
 	case "SCRAM-SHA-256":
-		return scram.Auth{User: s.User, Pass: s.Password}.AsSha256Mechanism()
+		return scram.Auth{User: s.User, Pass: s.password()}.AsSha256Mechanism()
 	case "SCRAM-SHA-512":
-		return scram.Auth{User: s.User, Pass: s.Password}.AsSha512Mechanism()
+		return scram.Auth{User: s.User, Pass: s.password()}.AsSha512Mechanism()
 	}
 	return oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
 		token, err := s.Token(ctx)

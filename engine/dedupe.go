@@ -14,7 +14,8 @@ import (
 // Business keys: a record whose key was handled before, at whatever offset, is settled without its handler. A key is claimed
 // before the handler runs and marked after it has succeeded; the record is settled once the mark is durable (C5).
 
-// PayloadError is why a record was given up whose business key had been handled with another payload.
+// PayloadError is why a record was given up whose business key had been handled with another payload. With Config.HideKeys, Key is a
+// stand-in.
 type PayloadError struct{ Key []byte }
 
 // Error implements error.
@@ -172,6 +173,9 @@ func (e *Engine) noKey(ep *epoch, it *item) {
 func (e *Engine) differs(t *task, i int, ep *epoch, it *item, c dedupe.Claim, key []byte) (dedupe.Claim, reserved) {
 	e.marks.differing.Add(1)
 	err := &PayloadError{Key: append([]byte(nil), key...)}
+	if e.hider != nil {
+		err.Key = []byte(e.hider.hide(key))
+	}
 	if e.cfg.Dedupe.OnDiffer == DifferRun {
 		return c, toRun
 	}

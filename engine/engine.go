@@ -72,6 +72,7 @@ type Engine struct {
 	unsaved   error       // ErrLastCommit, and why
 	givenUp   []Abandoned // at a stop, while they waited for an acknowledgement; under mu
 	health    health
+	hider     *keyHider    // where keys are not to be seen
 	ended     atomic.Int64 // group sessions that ended in an error since the last assignment
 	eventMu   sync.Mutex
 }
@@ -87,6 +88,7 @@ func New(cfg Config) (*Engine, error) {
 			return nil, err
 		}
 	}
+	cfg.SASL = cfg.SASL.seal()
 	cfg.wrapHandlers()
 	e := &Engine{
 		cfg:       cfg,
@@ -107,6 +109,9 @@ func New(cfg Config) (*Engine, error) {
 		stopC:     make(chan struct{}),
 		hardC:     make(chan struct{}),
 		done:      make(chan struct{}),
+	}
+	if cfg.HideKeys {
+		e.hider = newKeyHider()
 	}
 	e.workers.Store(int64(cfg.Workers))
 	e.workersPer.Store(int64(cfg.WorkersPerPartition))

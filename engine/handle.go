@@ -154,7 +154,7 @@ func (e *Engine) failed(ctx context.Context, t *task, i int, ep *epoch, it *item
 	st.claim = dedupe.Claim{}
 	err = tame(err)
 	attempts := int(st.attempts.Add(1))
-	st.lastErr = err
+	st.lastErr = e.hide(err)
 	if v, _ := steerOf(err); ctx.Err() != nil && v != verdictEnd {
 		// The engine ended the attempt (drain, loss, suspension), so whatever the handler made of that is not the record's fault
 		// and does not count. The record stays unsettled; if the epoch lives on (a suspension that ends) it is tried again.
@@ -164,7 +164,7 @@ func (e *Engine) failed(ctx context.Context, t *task, i int, ep *epoch, it *item
 	}
 	e.counts.failures.Add(1)
 	ep.failures.Add(1)
-	err = e.classify(err)
+	err = e.hide(e.classify(err))
 	verdict, wait := steerOf(err)
 	switch {
 	case verdict == verdictSkip:

@@ -83,8 +83,14 @@ func inWorld(t *testing.T, partitions int32, body func(w *world), opts ...kfake.
 	})
 }
 
+// asAdmin is how the test's own clients authenticate, where the broker wants it.
+var asAdmin kgo.Opt
+
 func (w *world) client(opts ...kgo.Opt) *kgo.Client {
 	w.Helper()
+	if asAdmin != nil {
+		opts = append(opts, asAdmin)
+	}
 	cl, err := kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers("127.0.0.1:9093"), kgo.Dialer(w.net.DialContext), kgo.MetadataMinAge(50 * time.Millisecond)}, opts...)...)
 	if err != nil {
 		w.Fatal(err)

@@ -255,7 +255,7 @@ func (e *Engine) giveUpParked(ep *epoch) {
 func (e *Engine) resumeStage(t *task, i int, ep *epoch, it *item) bool {
 	switch it.st.stage {
 	case stageOutputs: // they could not be written: the attempt failed
-		err := fmt.Errorf("write an output: %w", it.st.outErr)
+		err := &ownError{fmt.Errorf("write an output: %w", it.st.outErr)}
 		it.st.outErr = nil
 		e.failed(context.Background(), t, i, ep, it, err)
 		return true

@@ -88,13 +88,14 @@ type PartitionStatus struct {
 
 	// Oldest is the record at the frontier, where one is unfinished.
 	Oldest *OldestRecord `json:"oldest,omitempty"`
-	// BusiestKey is the key that most records wait for, where any do.
-	BusiestKey        string   `json:"busiest_key,omitempty"`
-	BusiestKeyWaiting int      `json:"busiest_key_waiting,omitempty"`
-	Paused            []string `json:"paused,omitempty"` // why fetching is paused
-	PausedSeconds     float64  `json:"paused_seconds"`   // how long it has been, in all, since the assignment
-	Error             string   `json:"error,omitempty"`
-	CommitError       string   `json:"commit_error,omitempty"`
+	// BusiestKey is the key that most records wait for, where any do; in the form of OldestRecord.Key.
+	BusiestKey         string   `json:"busiest_key,omitempty"`
+	BusiestKeyEncoding string   `json:"busiest_key_encoding,omitempty"`
+	BusiestKeyWaiting  int      `json:"busiest_key_waiting,omitempty"`
+	Paused             []string `json:"paused,omitempty"` // why fetching is paused
+	PausedSeconds      float64  `json:"paused_seconds"`   // how long it has been, in all, since the assignment
+	Error              string   `json:"error,omitempty"`
+	CommitError        string   `json:"commit_error,omitempty"`
 }
 
 // OldestRecord is the unfinished record that holds the frontier.
@@ -102,9 +103,11 @@ type OldestRecord struct {
 	Offset   int64         `json:"offset"`
 	Age      time.Duration `json:"age_ns"`   // since it was delivered here
 	Attempts int           `json:"attempts"` // that have failed
-	Key      string        `json:"key,omitempty"`
-	State    string        `json:"state"` // waiting, running, retrying, outputs, dead-letter, held, duplicate
-	Error    string        `json:"error,omitempty"`
+	// Key is the record's: base64 where it is not UTF-8, and KeyEncoding then says so. A stand-in with Config.HideKeys.
+	Key         string `json:"key,omitempty"`
+	KeyEncoding string `json:"key_encoding,omitempty"`
+	State       string `json:"state"` // waiting, running, retrying, outputs, dead-letter, held, duplicate
+	Error       string `json:"error,omitempty"`
 }
 
 var phaseNames = [...]string{"starting", "active", "draining", "closed"}
@@ -140,6 +143,7 @@ func (e *Engine) Status() Status {
 	for _, ep := range eps {
 		e.account(ep) // an idle partition has no fetch that would do it
 		ps := ep.status(now, running)
+		e.showKeys(&ps)
 		if ps.Suspected && ps.Frontier < ps.LogEnd {
 			s.Problems[fmt.Sprintf("crash loop %s[%d]", ep.topic, ep.partition)] = fmt.Sprintf("%d assignments ended uncleanly at its frontier; its records run one at a time", ep.crash.count()-1)
 		}

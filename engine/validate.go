@@ -44,6 +44,9 @@ func (c *Config) validateConnection() error {
 		return bad("Brokers", "none given; name at least one broker, such as \"localhost:9092\"")
 	}
 	for _, b := range c.Brokers {
+		if strings.Contains(b, "@") { // what stands before it may be a password, so it is not repeated
+			return bad("Brokers", "an address holds an @; write host:port only, and credentials into SASL")
+		}
 		if _, port, err := net.SplitHostPort(b); err != nil || port == "" {
 			return bad("Brokers", "%q is not host:port", b)
 		}
@@ -54,11 +57,11 @@ func (c *Config) validateConnection() error {
 	s := c.SASL
 	switch s.Mechanism {
 	case "":
-		if s.User != "" || s.Password != "" || s.Token != nil {
+		if s.User != "" || s.password() != "" || s.Token != nil {
 			return bad("SASL.Mechanism", "empty though credentials are given; write PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER")
 		}
 	case "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512":
-		if s.User == "" || s.Password == "" {
+		if s.User == "" || s.password() == "" {
 			return bad("SASL", "%s needs both User and Password", s.Mechanism)
 		}
 	case "OAUTHBEARER":

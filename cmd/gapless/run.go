@@ -101,7 +101,7 @@ func (a *app) runCommand() *cobra.Command {
 	r.secrets.register(flags)
 	register(flags, &r.cfg, secGroup, secTopics, secWork, secCommit)
 	r.dedupeKey.register(flags)
-	register(flags, &r.cfg, secDedupe, secFailure, secLimits, secFetch)
+	register(flags, &r.cfg, secDedupe, secFailure, secLimits, secFetch, secPrivacy)
 	flags.IntVar(&r.replayLast, "replay-last", 0, "handle the N records before each partition's committed offset again, commit nothing, and exit")
 	flags.BoolVar(&r.untilEnd, "until-end", false, "stop once all that is in the partitions assigned here is handled")
 	section(flags, "What to do", "replay-last", "until-end")

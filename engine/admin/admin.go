@@ -59,7 +59,7 @@ func Handler(e *engine.Engine) http.Handler {
 			return
 		}
 		if !r.Form.Has("key") && !r.Form.Has("key_base64") { // an empty key is a key, so it is not to be guessed
-			refuse(w, errors.New("key: give key=K or key_base64=K; /status names it (oldest.key)"))
+			refuse(w, errors.New("key: give key=K or key_base64=K; /status names it (oldest.key, in base64 where oldest.key_encoding says so)"))
 			return
 		}
 		key := []byte(r.FormValue("key"))
