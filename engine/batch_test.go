@@ -171,7 +171,7 @@ func TestOutputs(t *testing.T) {
 		if err := w.cluster.CreateTopic("out", 1, nil); err != nil {
 			t.Fatal(err)
 		}
-		refuse := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "out", Err: kerr.TopicAuthorizationFailed, Count: 2})
+		refuse := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "out", Err: kerr.InvalidRecord, Count: 2})
 		var log callLog
 		c := brisk(w.config(func(_ context.Context, r *Record) error {
 			log.add(r)
@@ -239,7 +239,7 @@ func TestBatchOutputFails(t *testing.T) {
 		if err := w.cluster.CreateTopic("out", 1, nil); err != nil {
 			t.Fatal(err)
 		}
-		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "out", Err: kerr.TopicAuthorizationFailed})
+		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "out", Err: kerr.InvalidRecord})
 		var log batchLog
 		c := w.batchConfig(OrderPartition, 10, func(_ context.Context, b *Batch) error {
 			log.add(b)

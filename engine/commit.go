@@ -263,7 +263,7 @@ func (e *Engine) refused(ep *epoch, err error) {
 		e.checkTopics() // deleted, or deleted and created again
 	case errors.Is(err, kerr.GroupAuthorizationFailed), errors.Is(err, kerr.TopicAuthorizationFailed):
 		e.once("commit-acl:"+ep.topic, Event{Name: EventCommitFailed, Topic: ep.topic, Partition: ep.partition, Err: err,
-			Hint: "grant READ on the group and on the topic to this user"})
+			Hint: fmt.Sprintf("grant READ on group %q and on topic %q to this user", e.cfg.Group, ep.topic)})
 	}
 	e.commitFailed(map[tp]*epoch{ep.tp: ep}, err)
 }

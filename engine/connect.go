@@ -86,8 +86,8 @@ func (s SASL) mechanism() sasl.Mechanism {
 	})
 }
 
-// sideOpts make the client beside the consumer: it produces outputs (and its like dead letters), asks for metadata and log ends, and says
-// good-bye for static members. It is not the consumer, so that none of this waits for a rebalance.
+// sideOpts make the clients beside the consumer: one asks for metadata and log ends, and says good-bye for static members, and the
+// writers produce. They are not the consumer, so that none of this waits for a rebalance.
 func (c *Config) sideOpts(more ...kgo.Opt) ([]kgo.Opt, error) {
 	opts, err := c.ConnectOpts()
 	if err != nil {
@@ -95,7 +95,6 @@ func (c *Config) sideOpts(more ...kgo.Opt) ([]kgo.Opt, error) {
 	}
 	opts = append(opts,
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.ProducerLinger(5*time.Millisecond),
 		kgo.RecordPartitioner(deadLetterPartitioner()),
 		kgo.RecordDeliveryTimeout(time.Minute),
 	)
@@ -184,29 +183,52 @@ func (c *Config) deadLetterPattern() string {
 	return "^" + strings.ReplaceAll(regexp.QuoteMeta(c.DeadLetter.Topic), regexp.QuoteMeta("{topic}"), ".+") + "$"
 }
 
+// connectFaults are what clients say of a connection that can't be had, and what to do about it; the first that fits counts.
+var connectFaults = []struct{ part, say string }{
+	{"invalid_token", "the broker refused the token: check what SASL.Token returns"},
+	{"SASL_AUTHENTICATION_FAILED", "the broker refused the credentials: check SASL.Mechanism, User and Password"},
+	{"UNSUPPORTED_SASL_MECHANISM", "the broker does not offer this mechanism: check SASL.Mechanism"},
+	{"unknown authority", "the broker's certificate is not signed by a trusted authority: set TLS.CAFile"},
+	{"certificate has expired or is not yet valid", "the broker's certificate has expired, or is not valid yet (the dates are below): renew it at the broker, or set this host's clock"},
+	{"certificate is valid for", "the broker's certificate is for other names (listed below): set TLS.ServerName to one of them, or connect by that name"},
+	{"certificate is not valid for any names", "the broker's certificate is for other names: give it a certificate with the name that Brokers has"},
+	{"cannot validate certificate for", "the broker's certificate is not for this address: set TLS.ServerName to a name that it has, or connect by that name"},
+	{"tls: expired certificate", "the broker says that this client's certificate has expired: renew TLS.CertFile"},
+	{"tls: unknown certificate authority", "the broker does not trust who signed this client's certificate: check TLS.CertFile"},
+	{"tls: certificate unknown", "the broker does not accept this client's certificate (who signed it, or its dates): check TLS.CertFile"},
+	{"tls: unknown certificate", "the broker does not accept this client's certificate (who signed it, or its dates): check TLS.CertFile"},
+	{"bad certificate", "the broker asks for a client certificate: set TLS.CertFile and TLS.KeyFile"},
+	{"certificate required", "the broker asks for a client certificate: set TLS.CertFile and TLS.KeyFile"},
+	{"plaintext connection speaking to a tls", "the broker expects TLS: set TLS.Enable"},
+	{"is TLS misconfigured", "the broker's port is plaintext: leave TLS off, or use its TLS port"},
+	{"first record does not look like a TLS", "the broker's port is plaintext: leave TLS off, or use its TLS port"},
+	{"is SASL missing", closedConnection},
+	{"connection refused", nobodyThere}, {"no such host", nobodyThere}, {"unable to dial", nobodyThere},
+}
+
+const (
+	closedConnection = "the broker closed the connection: it may expect SASL or TLS, or refuse the credentials"
+	nobodyThere      = "no broker answers there: check Brokers, and that the broker runs"
+)
+
+// ConnectHint says what to do about an error of a connection, in terms of the fields of Config; "" where it is not known.
+func ConnectHint(err error) string {
+	text := err.Error()
+	for _, f := range connectFaults {
+		if strings.Contains(text, f.part) {
+			return f.say
+		}
+	}
+	if strings.HasSuffix(text, "EOF") {
+		return closedConnection
+	}
+	return ""
+}
+
 // explainConnect puts what a client says about a broken connection into words that say what to do. The error wraps err.
 func explainConnect(brokers []string, err error) error {
-	s := err.Error()
-	var hint string
-	switch {
-	case strings.Contains(s, "invalid_token"):
-		hint = "the broker refused the token: check what SASL.Token returns"
-	case strings.Contains(s, "SASL_AUTHENTICATION_FAILED"):
-		hint = "the broker refused the credentials: check SASL.Mechanism, User and Password"
-	case strings.Contains(s, "unknown authority"):
-		hint = "the broker's certificate is not signed by a trusted authority: set TLS.CAFile"
-	case strings.Contains(s, "bad certificate"), strings.Contains(s, "certificate required"):
-		hint = "the broker asks for a client certificate: set TLS.CertFile and TLS.KeyFile"
-	case strings.Contains(s, "plaintext connection speaking to a tls"):
-		hint = "the broker expects TLS: set TLS.Enable"
-	case strings.Contains(s, "is TLS misconfigured"), strings.Contains(s, "first record does not look like a TLS"):
-		hint = "the broker's port is plaintext: leave TLS off, or use its TLS port"
-	case strings.Contains(s, "is SASL missing"), strings.HasSuffix(s, "EOF"):
-		hint = "the broker closed the connection: it may expect SASL or TLS, or refuse the credentials"
-	case strings.Contains(s, "connection refused"), strings.Contains(s, "no such host"), strings.Contains(s, "unable to dial"):
-		hint = "no broker answers there: check Brokers, and that the broker runs"
-	default:
-		return fmt.Errorf("gapless: brokers %s: %w", strings.Join(brokers, ","), err)
+	if hint := ConnectHint(err); hint != "" {
+		return fmt.Errorf("gapless: brokers %s: %s: %w", strings.Join(brokers, ","), hint, err)
 	}
-	return fmt.Errorf("gapless: brokers %s: %s: %w", strings.Join(brokers, ","), hint, err)
+	return fmt.Errorf("gapless: brokers %s: %w", strings.Join(brokers, ","), err)
 }

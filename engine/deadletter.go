@@ -211,7 +211,8 @@ func (e *Engine) sendDeadLetter(st *retryState) {
 	st.mu.Unlock()
 	defer entered()
 	cl.Produce(ctx, out, func(_ *kgo.Record, err error) {
-		switch err = orNoRoom(ctx, err); {
+		e.dead.failed(cl, err)
+		switch err = refusedWrite(out.Topic, orNoRoom(ctx, err)); {
 		case err == nil:
 			e.deadLettered(st)
 		case tooLarge(err) && !st.omit:

@@ -22,9 +22,10 @@ type Engine struct {
 	pool *workers.Pool[*kgo.Record]
 
 	cl   *kgo.Client  // the group consumer
-	side *kgo.Client  // produces outputs and asks; never consumes
+	side *kgo.Client  // asks; neither consumes nor produces
 	adm  *kadm.Client // on side
-	dead deadProducer // of dead letters
+	outs writer       // of outputs
+	dead writer       // of dead letters
 	late latecomers   // partitions that begin when their logs are back
 
 	clock sessionClock // hears the coordinator's answers (C3)
@@ -74,6 +75,7 @@ type Engine struct {
 	health    health
 	hider     *keyHider    // where keys are not to be seen
 	ended     atomic.Int64 // group sessions that ended in an error since the last assignment
+	joined    atomic.Bool  // the group has let this member in once
 	eventMu   sync.Mutex
 }
 
@@ -113,6 +115,7 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.HideKeys {
 		e.hider = newKeyHider()
 	}
+	e.outs.linger = outputLinger
 	e.workers.Store(int64(cfg.Workers))
 	e.workersPer.Store(int64(cfg.WorkersPerPartition))
 	e.metadataMax.Store(int64(max(cfg.Commit.MetadataBytes, 0)))
@@ -156,6 +159,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	defer e.side.Close()
 	defer e.closeStore()
+	defer e.outs.close()
 	defer e.dead.close()
 
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // outlives ctx: the drain needs it

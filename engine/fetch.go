@@ -360,6 +360,18 @@ func (e *Engine) heldTooLong() bool {
 	return since > limit+limit/4
 }
 
+func (e *Engine) groupForbidden(err error) error {
+	return fmt.Errorf("gapless: grant READ on group %q to this user: %w", e.cfg.Group, err)
+}
+
+// sessionRefused says that the member is not let in until a right is given, which the client tries again and again.
+func (e *Engine) sessionRefused(err error) {
+	if n := e.ended.Add(1); n == 1 || n%60 == 0 {
+		e.emit(Event{Name: EventSessionEnded, Partition: -1, Count: n, Err: err, Hint: "the client tries to rejoin the group, and goes on once the right is there"})
+	}
+	e.health.set("group session", err)
+}
+
 // sessionError is an error that ended the group session; the client rejoins by itself.
 func (e *Engine) sessionError(err error) {
 	switch {
@@ -368,8 +380,12 @@ func (e *Engine) sessionError(err error) {
 			Hint: "the group still counts a member with this InstanceID: this one before a crash, which is let in when that session ends, or another that runs"})
 	case errors.Is(err, kerr.FencedInstanceID), errors.Is(err, kerr.UnreleasedInstanceID):
 		e.fail(fmt.Errorf("gapless: instance id %q is used by another live member of group %q; give every member its own InstanceID: %w", e.cfg.InstanceID, e.cfg.Group, err))
-	case errors.Is(err, kerr.GroupAuthorizationFailed):
-		e.fail(fmt.Errorf("gapless: grant READ on group %q to this user: %w", e.cfg.Group, err))
+	case errors.Is(err, kerr.GroupAuthorizationFailed) && !e.joined.Load():
+		e.fail(e.groupForbidden(err))
+	case errors.Is(err, kerr.GroupAuthorizationFailed): // it was taken away while running, so it may come back
+		e.sessionRefused(e.groupForbidden(err))
+	case errors.Is(err, kerr.TopicAuthorizationFailed): // of KIP-848
+		e.sessionRefused(fmt.Errorf("gapless: grant READ and DESCRIBE on every topic of Topics to this user: %w", err))
 	case errors.Is(err, kerr.InconsistentGroupProtocol):
 		e.fail(fmt.Errorf("gapless: group %q uses another balancer or protocol than %q/%q; use the same in every member: %w", e.cfg.Group, e.cfg.Protocol, e.cfg.Balancer, err))
 	case errors.Is(err, kerr.InvalidSessionTimeout):

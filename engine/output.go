@@ -61,7 +61,12 @@ func (e *Engine) writeOutputs(st *retryState) {
 	st.outFailed, st.outErr, st.pending = nil, nil, len(outs)
 	st.writing, st.cancel = true, cancel
 	st.mu.Unlock()
+	cl, err := e.outs.get(&e.cfg)
 	for i, out := range outs {
+		if err != nil {
+			e.outputDone(st, i, err)
+			continue
+		}
 		if ctx.Err() != nil { // none may overtake an earlier one
 			e.outputDone(st, i, context.Cause(ctx))
 			continue
@@ -70,7 +75,10 @@ func (e *Engine) writeOutputs(st *retryState) {
 		if c.Context != nil {
 			c.Context = context.WithoutCancel(c.Context) // the handler's ends with the handler
 		}
-		e.side.Produce(ctx, &c, func(_ *kgo.Record, err error) { e.outputDone(st, i, orNoRoom(ctx, err)) })
+		cl.Produce(ctx, &c, func(_ *kgo.Record, err error) {
+			e.outs.failed(cl, err)
+			e.outputDone(st, i, refusedWrite(out.Topic, orNoRoom(ctx, err)))
+		})
 	}
 	entered()
 }
@@ -129,11 +137,28 @@ func toRewrite(outs []*kgo.Record, failed []bool) (again []*kgo.Record) {
 	return again
 }
 
-// passes says whether an error of a write is about the topic or the brokers rather than about what is written: it is worth
-// trying again for as long as it takes, and not the record's fault.
+// forbidden says whether a right is missing for a write, of which the broker refuses the record or already the producer's id.
+func forbidden(err error) bool {
+	return errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed)
+}
+
+// refusedWrite names the right that is missing where that is why a write to a topic failed.
+func refusedWrite(topic string, err error) error {
+	if !forbidden(err) {
+		return err
+	}
+	right := "grant WRITE on topic %q to this user: %w"
+	if errors.Is(err, kerr.ClusterAuthorizationFailed) {
+		right = "grant WRITE on topic %q to this user (brokers before Kafka 3.0 want IDEMPOTENT_WRITE on the cluster, too): %w"
+	}
+	return fmt.Errorf(right, topic, err)
+}
+
+// passes says whether an error of a write is about the topic, this user's rights or the brokers rather than about what is written:
+// it is worth trying again for as long as it takes, and not the record's fault.
 func passes(err error) bool {
 	var network net.Error
-	return kerr.IsRetriable(err) || errors.As(err, &network) || errors.Is(err, errNoRoom) ||
+	return kerr.IsRetriable(err) || forbidden(err) || errors.As(err, &network) || errors.Is(err, errNoRoom) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, kgo.ErrRecordTimeout) || errors.Is(err, kgo.ErrRecordRetries) || errors.Is(err, kgo.ErrMaxBuffered) ||
 		errors.Is(err, kgo.ErrAborting) || errors.Is(err, kgo.ErrClientClosed)
@@ -184,7 +209,7 @@ func (e *Engine) noteWriteFailure(st *retryState, err error) time.Duration {
 	ep.mu.Unlock()
 	e.touch(ep)
 	ev := Event{Name: EventOutputFailed, Topic: ep.topic, Partition: ep.partition, Offset: st.rec.Offset, Err: err, Count: int64(st.tries),
-		Hint: "the partition holds and the write is tried again with backoff; check the topic that the outputs go to"}
+		Hint: "the partition holds and the write is tried again with backoff; check the topic that the outputs go to, and this user's rights to it"}
 	if st.stage == stageDeadLetter {
 		e.counts.deadLetterFailures.Add(1)
 		ev.Name, ev.Hint = EventDeadLetterFailed, "the partition holds and the write is tried again with backoff; check the dead-letter topic, its ACLs and its size limit"

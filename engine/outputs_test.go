@@ -90,11 +90,11 @@ func TestOutputTopicIsDown(t *testing.T) {
 	})
 }
 
-// C1: an output that is not allowed ever is a failure of the attempt, and does not count as handled.
+// C1: an output that can't ever be written is a failure of the attempt, and does not count as handled.
 func TestOutputIsRefused(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		w.createOut()
-		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "out", Err: kerr.TopicAuthorizationFailed, Count: -1})
+		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "out", Err: kerr.InvalidRecord, Count: -1})
 		var calls atomic.Int64
 		c := w.config(emits(&calls))
 		c.Retry.Attempts = 2

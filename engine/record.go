@@ -38,8 +38,9 @@ func (r *Record) Owner() Owner {
 }
 
 // Emit adds an output: once the handler has returned nil, it is produced, and the record is settled only when it is
-// acknowledged. The outputs of an attempt that fails are dropped. An output that can't ever be written (too large, not
-// allowed) is a failure of the attempt; while its topic is down or missing, the record waits and the outputs are tried again. The engine owns out from then on.
+// acknowledged. The outputs of an attempt that fails are dropped. An output that can't ever be written (too large) is
+// a failure of the attempt; while its topic is down, missing or forbidden to this user, the record waits and the outputs are tried
+// again. The engine owns out from then on.
 //
 // The outputs of one record with the same topic and key are written in the order of Emit, and so are those without a key to one topic,
 // which may go to several partitions, though. Where one of them has to be written again,

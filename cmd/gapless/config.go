@@ -132,7 +132,7 @@ func explainedText(text string) string {
 }
 
 var (
-	inErrors = strings.NewReplacer("topic: give topic=T, or scope=S", "name the --topic, or the --scope that the keys were given", "check Brokers,", "check --brokers,", ", User and Password", ", --sasl-user and the password")
+	inErrors = strings.NewReplacer("topic: give topic=T, or scope=S", "name the --topic, or the --scope that the keys were given", "check Brokers,", "check --brokers,", "that Brokers has", "that --brokers has", ", User and Password", ", --sasl-user and the password")
 	inHints  = strings.NewReplacer("Engine.ReleaseKey", "POST /key/release at --admin-addr", "Engine.ResetBreaker", "POST /breaker/reset at --admin-addr",
 		"Engine.Unhold", "POST /partition/unhold at --admin-addr")
 )

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -41,28 +40,12 @@ func connect(ctx context.Context, cfg engine.Config, more ...kgo.Opt) (*kgo.Clie
 	return cl, nil
 }
 
-const closedHint = "the broker closed the connection: it may expect SASL or TLS, or refuse the credentials: "
-
 // hint says what to do about a connection that failed.
 func hint(err error) string {
-	for _, h := range []struct{ part, say string }{
-		{"SASL_AUTHENTICATION_FAILED", "the broker refused the credentials: check --sasl-mechanism, --sasl-user and the password: "},
-		{"unknown authority", "the broker's certificate is not signed by a trusted authority: set --tls-ca-file: "},
-		{"bad certificate", "the broker asks for a client certificate: set --tls-cert-file and --tls-key-file: "},
-		{"certificate required", "the broker asks for a client certificate: set --tls-cert-file and --tls-key-file: "},
-		{"plaintext connection speaking to a tls", "the broker expects TLS: set --tls: "},
-		{"is TLS misconfigured", "the broker's port is plaintext: leave TLS off, or use its TLS port: "},
-		{"is SASL missing", closedHint},
-		{"unable to dial", "no broker answers there: check --brokers, and that the broker runs: "},
-	} {
-		if strings.Contains(err.Error(), h.part) {
-			return h.say
-		}
-	}
-	if errors.Is(err, io.EOF) {
-		return closedHint
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	switch say := engine.ConnectHint(err); {
+	case say != "":
+		return explainedText(say) + ": "
+	case errors.Is(err, context.DeadlineExceeded):
 		return "no broker answered in time: "
 	}
 	return ""

@@ -151,6 +151,7 @@ var notFlags = map[string]string{
 	"Middleware":     "Go code",
 	"SASL.Password":  "a secret: GAPLESS_SASL_PASSWORD or --sasl-password-file",
 	"SASL.Token":     "a secret: --sasl-token-file",
+	"SASL.sealed":    "the engine's own",
 	"Dedupe.Key":     "--dedupe-key",
 	"Dedupe.FS":      "for tests",
 	"Retry.Classify": "Go code; a sink steers with its errors",
