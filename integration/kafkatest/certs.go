@@ -27,6 +27,10 @@ type certificates struct {
 	server     string // key and chain in one file, as Kafka wants it
 	clientCert string
 	clientKey  string
+	// These were valid once.
+	expiredServer     string
+	expiredClientCert string
+	expiredClientKey  string
 }
 
 // An authority signs certificates.
@@ -49,11 +53,20 @@ func writeCertificates(dir string) (*certificates, error) {
 	if err != nil {
 		return nil, err
 	}
-	serverCert, serverKey, err := ca.issue("server", x509.ExtKeyUsageServerAuth)
+	const week = 7 * 24 * time.Hour
+	server, err := ca.issue("server", x509.ExtKeyUsageServerAuth, week)
 	if err != nil {
 		return nil, err
 	}
-	clientCert, clientKey, err := ca.issue(ClientName, x509.ExtKeyUsageClientAuth)
+	client, err := ca.issue(ClientName, x509.ExtKeyUsageClientAuth, week)
+	if err != nil {
+		return nil, err
+	}
+	oldServer, err := ca.issue("server", x509.ExtKeyUsageServerAuth, -time.Minute)
+	if err != nil {
+		return nil, err
+	}
+	oldClient, err := ca.issue(ClientName, x509.ExtKeyUsageClientAuth, -time.Minute)
 	if err != nil {
 		return nil, err
 	}
@@ -63,13 +76,21 @@ func writeCertificates(dir string) (*certificates, error) {
 		server:     filepath.Join(dir, "server.pem"),
 		clientCert: filepath.Join(dir, "client-cert.pem"),
 		clientKey:  filepath.Join(dir, "client-key.pem"),
+
+		expiredServer:     filepath.Join(dir, "expired-server.pem"),
+		expiredClientCert: filepath.Join(dir, "expired-client-cert.pem"),
+		expiredClientKey:  filepath.Join(dir, "expired-client-key.pem"),
 	}
 	for path, content := range map[string][]byte{
 		c.ca:         ca.pem(),
 		c.otherCA:    other.pem(),
-		c.server:     slices.Concat(serverKey, serverCert, ca.pem()),
-		c.clientCert: clientCert,
-		c.clientKey:  clientKey,
+		c.server:     slices.Concat(server.key, server.cert, ca.pem()),
+		c.clientCert: client.cert,
+		c.clientKey:  client.key,
+
+		c.expiredServer:     slices.Concat(oldServer.key, oldServer.cert, ca.pem()),
+		c.expiredClientCert: oldClient.cert,
+		c.expiredClientKey:  oldClient.key,
 	} {
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			return nil, err
@@ -95,27 +116,31 @@ func newAuthority(name string) (*authority, error) {
 	return &authority{cert, key}, err
 }
 
-// issue signs a certificate for this machine and returns it and its key as PEM.
-func (a *authority) issue(name string, usage x509.ExtKeyUsage) (cert, key []byte, err error) {
+// issued is a certificate and its key as PEM.
+type issued struct{ cert, key []byte }
+
+// issue signs a certificate for this machine that ends that long from now.
+func (a *authority) issue(name string, usage x509.ExtKeyUsage, valid time.Duration) (issued, error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, err
+		return issued{}, err
 	}
 	template := certificateTemplate(name)
+	template.NotAfter = time.Now().Add(valid)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{usage}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	template.DNSNames = []string{"localhost"}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, private.Public(), a.key)
 	if err != nil {
-		return nil, nil, err
+		return issued{}, err
 	}
 	// Kafka reads PKCS#8 keys only.
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
-		return nil, nil, err
+		return issued{}, err
 	}
-	return pemBlock("CERTIFICATE", der), pemBlock("PRIVATE KEY", pkcs8), nil
+	return issued{pemBlock("CERTIFICATE", der), pemBlock("PRIVATE KEY", pkcs8)}, nil
 }
 
 func (a *authority) pem() []byte { return pemBlock("CERTIFICATE", a.cert.Raw) }
@@ -146,6 +171,11 @@ func (c *Cluster) OtherCA() string { return c.certs.otherCA }
 // ClientCert returns the paths of the PEM files of a certificate, and its key, that [MTLS] accepts.
 func (c *Cluster) ClientCert() (certFile, keyFile string) {
 	return c.certs.clientCert, c.certs.clientKey
+}
+
+// ExpiredClientCert is like ClientCert, of a certificate that was valid until a minute before the start.
+func (c *Cluster) ExpiredClientCert() (certFile, keyFile string) {
+	return c.certs.expiredClientCert, c.certs.expiredClientKey
 }
 
 // TLSConfig returns a client's configuration for the [TLS] and [SASLTLS] listeners.

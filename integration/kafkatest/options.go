@@ -25,9 +25,11 @@ const (
 	SASLPlaintext Listener = "SASL_PLAINTEXT"
 	// SASLTLS takes the same mechanisms as SASLPlaintext, encrypted.
 	SASLTLS Listener = "SASL_TLS"
+	// ExpiredTLS is TLS with a certificate of the broker that has expired: no client should go on.
+	ExpiredTLS Listener = "EXPIRED_TLS"
 )
 
-// AllListeners lists every listener there is, for use with [Listeners].
+// AllListeners lists every listener that clients can use, for use with [Listeners].
 var AllListeners = []Listener{Plaintext, TLS, MTLS, SASLPlaintext, SASLTLS}
 
 // protocols says what Kafka calls the way each listener speaks.
@@ -37,6 +39,7 @@ var protocols = map[Listener]string{
 	MTLS:          "SSL",
 	SASLPlaintext: "SASL_PLAINTEXT",
 	SASLTLS:       "SASL_SSL",
+	ExpiredTLS:    "SSL",
 }
 
 // User and Password are known to PLAIN and SCRAM on every SASL listener; [Credentials] adds others.

@@ -17,12 +17,15 @@ const (
 var scramMechanisms = []string{"SCRAM-SHA-256", "SCRAM-SHA-512"}
 
 func (f *propertiesFile) setSecurity(cfg config, certs *certificates) {
-	if cfg.has(TLS) || cfg.has(MTLS) || cfg.has(SASLTLS) {
+	if cfg.has(TLS) || cfg.has(MTLS) || cfg.has(SASLTLS) || cfg.has(ExpiredTLS) {
 		f.setTLS(certs)
 	}
 	if cfg.has(MTLS) {
 		f.set("listener.name.mtls.ssl.client.auth", "required")
 		f.set("listener.name.mtls.ssl.principal.mapping.rules", "RULE:^CN=([^,]+).*$/$1/,DEFAULT")
+	}
+	if cfg.has(ExpiredTLS) {
+		f.set("listener.name.expired_tls.ssl.keystore.location", certs.expiredServer)
 	}
 	for _, l := range []Listener{SASLPlaintext, SASLTLS} {
 		if cfg.has(l) {

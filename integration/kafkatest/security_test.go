@@ -122,6 +122,28 @@ func TestListenersRefuseStrangers(t *testing.T) {
 	})
 }
 
+func TestExpiredCertificates(t *testing.T) {
+	cluster := kafkatest.Start(t, kafkatest.Listeners(kafkatest.MTLS, kafkatest.ExpiredTLS))
+	config, err := cluster.TLSConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var invalid x509.CertificateInvalidError
+	old := newClient(t, kgo.SeedBrokers(cluster.Addresses(kafkatest.ExpiredTLS)...), kgo.DialTLSConfig(config))
+	if err := old.Ping(patient(t)); !errors.As(err, &invalid) || invalid.Reason != x509.Expired {
+		t.Errorf("a broker whose certificate has expired gave %v", err)
+	}
+	pair, err := tls.LoadX509KeyPair(cluster.ExpiredClientCert())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Certificates = []tls.Certificate{pair}
+	client := newClient(t, kgo.SeedBrokers(cluster.Addresses(kafkatest.MTLS)...), kgo.DialTLSConfig(config))
+	if err := client.Ping(patient(t)); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("a client whose certificate has expired gave %v", err)
+	}
+}
+
 func TestACLsBindNamedUsers(t *testing.T) {
 	cluster := kafkatest.Start(t,
 		kafkatest.ACLs(),
