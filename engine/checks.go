@@ -175,7 +175,7 @@ func (e *Engine) matching(all kadm.TopicDetails) kadm.TopicDetails {
 		}
 	}
 	if len(found) == 0 {
-		e.emit(Event{Name: EventConfigWarning, Partition: -1, Hint: fmt.Sprintf("no topic matches TopicPattern %q yet; waiting for one", e.cfg.TopicPattern)})
+		e.emit(Event{Name: EventConfigWarning, Partition: -1, Hint: fmt.Sprintf("no topic that this user may see (it needs READ) matches TopicPattern %q yet; waiting for one", e.cfg.TopicPattern)})
 	}
 	return found
 }

@@ -212,7 +212,7 @@ func (e *Engine) sendDeadLetter(st *retryState) {
 	defer entered()
 	cl.Produce(ctx, out, func(_ *kgo.Record, err error) {
 		e.dead.failed(cl, err)
-		switch err = refusedWrite(out.Topic, orNoRoom(ctx, err)); {
+		switch err = refusedWrite("dead-letter topic", out.Topic, orNoRoom(ctx, err)); {
 		case err == nil:
 			e.deadLettered(st)
 		case tooLarge(err) && !st.omit:

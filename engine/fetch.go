@@ -322,22 +322,24 @@ func (e *Engine) fetchError(topic string, partition int32, err error) {
 		e.topicError(topic, err)
 		return
 	}
+	err, hint := explainFetch(topic, err)
 	ep.mu.Lock()
 	ep.backoff = min(max(2*ep.backoff, time.Second), fetchBackoffMax)
 	ep.retryAt = time.Now().Add(ep.backoff)
 	ep.mu.Unlock()
-	e.emit(Event{Name: EventFetchFailed, Topic: topic, Partition: partition, Err: err, Hint: fetchHint(err)})
+	e.emit(Event{Name: EventFetchFailed, Topic: topic, Partition: partition, Err: err, Hint: hint})
 	e.stop(ep, stopFetchError, err)
 }
 
-func fetchHint(err error) string {
+// explainFetch says what to do about an error of a topic. The error that it returns wraps err.
+func explainFetch(topic string, err error) (explained error, hint string) {
 	switch {
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		return "grant READ and DESCRIBE on the topic to this user; tried again with backoff"
+		return fmt.Errorf("grant READ and DESCRIBE on topic %q to this user: %w", topic, err), "tried again with backoff; it goes on once the right is there"
 	case errors.Is(err, kerr.OffsetOutOfRange):
-		return "the position is outside of the log; tried again with backoff"
+		return err, "the position is outside of the log; tried again with backoff"
 	}
-	return "the partition is paused and tried again with backoff"
+	return err, "the partition is paused and tried again with backoff"
 }
 
 // topicError is an error for a topic as a whole, which has no partition here.
@@ -346,7 +348,8 @@ func (e *Engine) topicError(topic string, err error) {
 		e.log.Debug().Str("topic", topic).Err(err).Msg("metadata")
 		return
 	}
-	e.once("topic:"+topic+err.Error(), Event{Name: EventFetchFailed, Topic: topic, Partition: -1, Err: err, Hint: fetchHint(err)})
+	err, hint := explainFetch(topic, err)
+	e.once("topic:"+topic+err.Error(), Event{Name: EventFetchFailed, Topic: topic, Partition: -1, Err: err, Hint: hint})
 	if slices.Contains(e.watchedTopics(), topic) { // else nobody would say that it is well again
 		if e.health.set("topic "+topic, err) { // a look takes it back where it was for a moment only
 			e.checkTopics()

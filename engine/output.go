@@ -77,7 +77,7 @@ func (e *Engine) writeOutputs(st *retryState) {
 		}
 		cl.Produce(ctx, &c, func(_ *kgo.Record, err error) {
 			e.outs.failed(cl, err)
-			e.outputDone(st, i, refusedWrite(out.Topic, orNoRoom(ctx, err)))
+			e.outputDone(st, i, refusedWrite("output topic", out.Topic, orNoRoom(ctx, err)))
 		})
 	}
 	entered()
@@ -142,16 +142,16 @@ func forbidden(err error) bool {
 	return errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed)
 }
 
-// refusedWrite names the right that is missing where that is why a write to a topic failed.
-func refusedWrite(topic string, err error) error {
+// refusedWrite names the right that is missing where that is why a write failed to a topic, which is of a kind.
+func refusedWrite(kind, topic string, err error) error {
 	if !forbidden(err) {
 		return err
 	}
-	right := "grant WRITE on topic %q to this user: %w"
+	also := ""
 	if errors.Is(err, kerr.ClusterAuthorizationFailed) {
-		right = "grant WRITE on topic %q to this user (brokers before Kafka 3.0 want IDEMPOTENT_WRITE on the cluster, too): %w"
+		also = " (brokers before Kafka 3.0 want IDEMPOTENT_WRITE on the cluster, too)"
 	}
-	return fmt.Errorf(right, topic, err)
+	return fmt.Errorf("grant WRITE and DESCRIBE on %s %q to this user%s: %w", kind, topic, also, err)
 }
 
 // passes says whether an error of a write is about the topic, this user's rights or the brokers rather than about what is written:

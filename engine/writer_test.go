@@ -49,16 +49,16 @@ func TestWriteIsForbiddenAtFirst(t *testing.T) {
 				inWorld(t, 1, func(w *world) {
 					w.createOut()
 					w.produce(0, "a", "b")
-					topic, problem := "t.dlq", "dead letter t"
+					topic, name, problem := "t.dlq", `dead-letter topic "t.dlq"`, "dead letter t"
 					h := func(context.Context, *Record) error { return Permanent(errBoom) }
 					if what == EventOutputFailed {
-						topic, problem = "out", "outputs t"
+						topic, name, problem = "out", `output topic "out"`, "outputs t"
 						h = emits(new(atomic.Int64))
 					}
 					refused := w.cluster.Fault(fault)
 					m := w.start(w.config(h))
 					ev := m.awaitName(what)
-					if !strings.Contains(ev.Err.Error(), `grant WRITE on topic "`+topic+`" to this user`) {
+					if !strings.Contains(ev.Err.Error(), "grant WRITE and DESCRIBE on "+name+" to this user") {
 						t.Errorf("failed with %v", ev.Err)
 					}
 					if ok, problems := m.e.Healthy(); ok || !strings.Contains(problems[problem], "grant WRITE") {
