@@ -108,7 +108,7 @@ func groupRows(ctx context.Context, cl *kgo.Client, adm *kadm.Client, group stri
 	}
 	committed, err := adm.FetchOffsets(ctx, group)
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-		return nil, nil, fmt.Errorf("fetch the offsets of group %q: %w", group, err)
+		return nil, nil, offsetsRefused(group, err)
 	}
 	rs := rows{}
 	committed.Each(func(o kadm.OffsetResponse) {
@@ -124,6 +124,38 @@ func groupRows(ctx context.Context, cl *kgo.Client, adm *kadm.Client, group stri
 		r.Member, r.owner = m.Member, m
 	}
 	return g, rs, nil
+}
+
+func groupForbidden(group string, err error) error {
+	return fmt.Errorf("grant DESCRIBE (and READ to change its offsets) on group %q to this user: %w", group, err)
+}
+
+// offsetsRefused is why a group's offsets could not be had.
+func offsetsRefused(group string, err error) error {
+	if errors.Is(err, kerr.GroupAuthorizationFailed) {
+		return groupForbidden(group, err)
+	}
+	return fmt.Errorf("fetch the offsets of group %q: %w", group, err)
+}
+
+// listTopics asks for topics, one by one where a single forbidden one fails the listing of all.
+func listTopics(ctx context.Context, adm *kadm.Client, names []string) (kadm.TopicDetails, error) {
+	details, err := adm.ListTopics(ctx, names...)
+	if !errors.Is(err, kerr.TopicAuthorizationFailed) {
+		return details, err
+	}
+	details = kadm.TopicDetails{}
+	for _, name := range names {
+		one, err := adm.ListTopics(ctx, name)
+		if err != nil && !errors.Is(err, kerr.TopicAuthorizationFailed) {
+			return nil, err
+		}
+		details[name] = kadm.TopicDetail{Topic: name, Err: err}
+		if err == nil {
+			details[name] = one[name]
+		}
+	}
+	return details, nil
 }
 
 // fill adds partitions to the group, with what the brokers say of their logs and what the commits say beside their offsets.
@@ -163,7 +195,7 @@ func describeMembers(ctx context.Context, cl *kgo.Client, adm *kadm.Client, grou
 	case err == nil:
 		return g, owned, nil
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
-		return nil, nil, fmt.Errorf("grant DESCRIBE on group %q to this user: %w", group, err)
+		return nil, nil, groupForbidden(group, err)
 	}
 	classic, err := adm.DescribeGroups(ctx, group)
 	if err != nil {
@@ -174,7 +206,7 @@ func describeMembers(ctx context.Context, cl *kgo.Client, adm *kadm.Client, grou
 	case errors.Is(c.Err, kerr.GroupIDNotFound):
 		c.State = stateDead
 	case errors.Is(c.Err, kerr.GroupAuthorizationFailed):
-		return nil, nil, fmt.Errorf("grant DESCRIBE on group %q to this user: %w", group, c.Err)
+		return nil, nil, groupForbidden(group, c.Err)
 	case c.Err != nil:
 		return nil, nil, fmt.Errorf("describe group %q: %w", group, c.Err)
 	}

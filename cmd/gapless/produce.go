@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -165,6 +166,9 @@ func (p *producer) check(flags *pflag.FlagSet) error {
 	return nil
 }
 
+// newTopicWait is how long the brokers may take to know a topic that was created.
+const newTopicWait = 10 * time.Second
+
 // findTopic finds out how many partitions the topic has, and creates it where that is wanted.
 func (p *producer) findTopic(ctx context.Context, adm *kadm.Client) (partitions int, err error) {
 	if p.create || p.embedded.on {
@@ -187,22 +191,39 @@ func (p *producer) findTopic(ctx context.Context, adm *kadm.Client) (partitions 
 		default:
 			err = nil
 		}
+		if errors.Is(err, kerr.TopicAuthorizationFailed) || errors.Is(err, kerr.ClusterAuthorizationFailed) {
+			return 0, unreachable(fmt.Errorf("grant CREATE on topic %q to this user: %w", p.topic, err))
+		}
 		if err != nil {
 			return 0, unreachable(fmt.Errorf("create topic %q: %w", p.topic, err))
 		}
 	}
 	topics, err := adm.ListTopics(ctx, p.topic)
-	if err != nil {
-		return 0, unreachable(err)
+	for until := time.Now().Add(newTopicWait); err == nil && p.create && errors.Is(topics[p.topic].Err, kerr.UnknownTopicOrPartition) && time.Now().Before(until); {
+		select { // a topic that was just created is not known everywhere at once
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+		topics, err = adm.ListTopics(ctx, p.topic)
 	}
 	t := topics[p.topic]
 	switch {
+	case errors.Is(err, kerr.TopicAuthorizationFailed), errors.Is(t.Err, kerr.TopicAuthorizationFailed):
+		return 0, p.forbidden(cmp.Or(err, t.Err))
+	case err != nil:
+		return 0, unreachable(err)
 	case errors.Is(t.Err, kerr.UnknownTopicOrPartition):
 		return 0, unreachable(fmt.Errorf("topic %q does not exist; create it, or add --create: %w", p.topic, t.Err))
 	case t.Err != nil:
 		return 0, unreachable(fmt.Errorf("topic %q: %w", p.topic, t.Err))
 	}
 	return len(t.Partitions), nil
+}
+
+// forbidden names the right that is missing.
+func (p *producer) forbidden(err error) error {
+	return unreachable(fmt.Errorf("grant WRITE and DESCRIBE on topic %q to this user: %w", p.topic, err))
 }
 
 // produce sends what the input gives, waits for the acknowledgements and reports.
@@ -234,7 +255,9 @@ func (p *producer) produce(ctx context.Context, cl *kgo.Client, partitions int) 
 	if reportErr := p.print(rep); err == nil {
 		err = reportErr
 	}
-	if failed := fails.first(); failed != nil {
+	if failed := fails.first(); errors.Is(failed, kerr.TopicAuthorizationFailed) || errors.Is(failed, kerr.ClusterAuthorizationFailed) {
+		err = p.forbidden(failed)
+	} else if failed != nil {
 		err = fmt.Errorf("%s records were not written: %w", count(rep.Failed), failed)
 	}
 	return err

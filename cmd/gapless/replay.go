@@ -68,7 +68,7 @@ func (r *runner) replayRanges(ctx context.Context, adm *kadm.Client) (ranges map
 	}
 	committed, err := adm.FetchOffsets(ctx, r.cfg.Group)
 	if err != nil && !errors.Is(err, kerr.GroupIDNotFound) {
-		return nil, nil, fmt.Errorf("fetch the offsets of group %q: %w", r.cfg.Group, err)
+		return nil, nil, offsetsRefused(r.cfg.Group, err)
 	}
 	ranges = map[part]span{}
 	topics := map[string]bool{}
@@ -79,7 +79,7 @@ func (r *runner) replayRanges(ctx context.Context, adm *kadm.Client) (ranges map
 		}
 	})
 	if len(ranges) == 0 {
-		return nil, nil, fmt.Errorf("group %q has committed nothing in these topics: there is nothing to replay", r.cfg.Group)
+		return nil, nil, fmt.Errorf("group %q has committed nothing in these topics that this user may see (it needs READ on them): there is nothing to replay", r.cfg.Group)
 	}
 	names := make([]string, 0, len(topics))
 	for t := range topics {

@@ -302,7 +302,7 @@ func (r *resetter) chosenTopics(ctx context.Context, adm *kadm.Client, rs rows, 
 	if len(wanted) == 0 {
 		return nil, fmt.Errorf("group %q has committed nothing, so --all-topics means none; name them with --topic", r.group)
 	}
-	details, err := adm.ListTopics(ctx, wanted...)
+	details, err := listTopics(ctx, adm, wanted)
 	if err != nil {
 		return nil, fmt.Errorf("describe the topics: %w", err)
 	}

@@ -26,16 +26,19 @@ type right struct {
 	on       resource
 	without  string
 	optional bool // the feature works without it, and says what is lost
+	silent   bool // nothing is said: the broker leaves out what the user may not see
 }
 
 // feature is something to do that needs rights. The table in docs/security.md is made of these, and each line of it is tried: with
 // exactly its rights it works, and without any one of them it says what stands there.
 type feature struct {
-	name   string
-	rights []right
-	set    func(w *world, c *engine.Config)
-	emits  bool // the handler writes to the output topic
-	fails  bool // the handler fails, so that there is a dead letter
+	name    string
+	variant string
+	rights  []right
+	set     func(w *world, c *engine.Config)
+	emits   bool // the handler writes to the output topic
+	fails   bool // the handler fails, so that there is a dead letter
+	beside  bool // it comes on top of consuming
 }
 
 var (
@@ -68,14 +71,46 @@ var features = []feature{
 	{name: "consume topics by name, KIP-848", rights: []right{readTopic, readGroup, seeClock}, set: kip848},
 	{name: "consume by TopicPattern, classic protocol", rights: []right{readMatching, readGroup}, set: byPattern},
 	{name: "consume by TopicPattern, KIP-848", rights: []right{readMatching, readGroup, seeClock}, set: all(kip848, byPattern)},
-	{name: "write dead letters to a topic that exists", rights: []right{readTopic, readGroup, writeDead}, fails: true,
+	{name: "write dead letters to a topic that exists", rights: []right{readTopic, readGroup, writeDead}, fails: true, beside: true,
 		set: all(deadLetters, func(w *world, c *engine.Config) {
 			c.DeadLetter.NoCreate = true
 			w.cluster.CreateTopic(w, w.topic+".dlq", 1, nil)
 		})},
-	{name: "write dead letters, and create their topic", rights: []right{readTopic, readGroup, writeDead, createDead}, fails: true, set: deadLetters},
-	{name: "write outputs (Record.Emit), KIP-848", rights: []right{readTopic, readGroup, seeClock, writeOutput}, emits: true, set: kip848},
-	{name: "write outputs (Record.Emit), classic protocol", rights: []right{readTopic, readGroup, writeOutput}, emits: true, set: all()},
+	{name: "write dead letters, and create their topic", rights: []right{readTopic, readGroup, writeDead, createDead}, fails: true, beside: true, set: deadLetters},
+	{name: "write outputs (Record.Emit)", variant: ", KIP-848", rights: []right{readTopic, readGroup, seeClock, writeOutput}, emits: true, beside: true, set: kip848},
+	{name: "write outputs (Record.Emit)", rights: []right{readTopic, readGroup, writeOutput}, emits: true, beside: true, set: all()},
+}
+
+// commandFeature is a feature of the command.
+type commandFeature struct {
+	name   string
+	rights []right
+	args   func(w *world) []string
+}
+
+var (
+	seeGroup = right{op: kadm.OpDescribe, on: theGroup, without: `grant DESCRIBE (and READ to change its offsets) on group "{group}" to this user`}
+	seeTopic = right{op: kadm.OpDescribe, on: theTopic, optional: true, silent: true, without: `END`}
+)
+
+var commands = []commandFeature{
+	{"gapless status", []right{seeGroup, seeTopic}, func(w *world) []string { return []string{"status", "--group=" + w.group} }},
+	{"gapless offsets show", []right{seeGroup, seeTopic}, func(w *world) []string { return []string{"offsets", "show", "--group=" + w.group} }},
+	{"gapless offsets reset", []right{{op: kadm.OpRead, on: theGroup, without: seeGroup.without},
+		{op: kadm.OpRead, on: theTopic, without: `grant DESCRIBE and READ on topic "{topic}" to this user`}},
+		func(w *world) []string {
+			return []string{"offsets", "reset", "--group=" + w.group, "--topic=" + w.topic, "--to=earliest", "--yes"}
+		}},
+	{"gapless produce", []right{{op: kadm.OpWrite, on: theTopic, without: `grant WRITE and DESCRIBE on topic "{topic}" to this user`}},
+		func(w *world) []string { return []string{"produce", "--topic=" + w.topic} }},
+	{"gapless produce --create", []right{{op: kadm.OpWrite, on: theOutput, without: `grant WRITE and DESCRIBE on topic "{output topic}" to this user`},
+		{op: kadm.OpCreate, on: theOutput, without: `grant CREATE on topic "{output topic}" to this user`}},
+		func(w *world) []string { return []string{"produce", "--create", "--topic=" + w.nameOf(theOutput)} }},
+	{"gapless run --replay-last", []right{{op: kadm.OpRead, on: theTopic,
+		without: `has committed nothing in these topics that this user may see (it needs READ on them): there is nothing to replay`}, seeGroup},
+		func(w *world) []string {
+			return []string{"run", "--replay-last=1", "--group=" + w.group, "--topic=" + w.topic}
+		}},
 }
 
 func (w *world) nameOf(on resource) string {
@@ -136,18 +171,34 @@ func (w *world) granted(user string, r right) bool {
 	return len(results) > 0 && len(results[0].Described) > 0
 }
 
-// rightsTable is the table of the documentation.
+// rightsTable is the table of the documentation. What consuming needs is not repeated where a feature comes on top of it.
 func rightsTable() string {
 	var b strings.Builder
 	b.WriteString("| to | grant | on | without it |\n|---|---|---|---|\n")
+	row := func(name string, r right) {
+		grant := strings.ToUpper(r.op.String())
+		if r.optional {
+			grant += " (optional)"
+		}
+		says := "`" + strings.NewReplacer("{topic}", "T", "{group}", "G", "{dead-letter topic}", "T.dlq", "{output topic}", "O").Replace(r.without) + "`"
+		if r.silent {
+			says = "its partitions are left out"
+		}
+		line := fmt.Sprintf("| %s | %s | %s | %s |\n", name, grant, r.on, says)
+		if !strings.Contains(b.String(), line) {
+			b.WriteString(line)
+		}
+	}
 	for _, f := range features {
 		for _, r := range f.rights {
-			grant := fmt.Sprint(r.op)
-			if r.optional {
-				grant += " (optional)"
+			if !f.beside || r != readTopic && r != readGroup && r != seeClock {
+				row(f.name, r)
 			}
-			said := strings.NewReplacer("{topic}", "T", "{group}", "G", "{dead-letter topic}", "T.dlq", "{output topic}", "O").Replace(r.without)
-			fmt.Fprintf(&b, "| %s | %s | %s | `%s` |\n", f.name, grant, r.on, said)
+		}
+	}
+	for _, f := range commands {
+		for _, r := range f.rights {
+			row("`"+f.name+"`", r)
 		}
 	}
 	return b.String()

@@ -119,7 +119,7 @@ var warnings = []engine.EventName{engine.EventConfigWarning, engine.EventCommitF
 
 func testRights(t *testing.T, cluster *kafkatest.Cluster) {
 	for _, f := range features {
-		t.Run(f.name+"/with exactly these", func(t *testing.T) {
+		t.Run(f.name+f.variant+"/with exactly these", func(t *testing.T) {
 			t.Parallel()
 			tr := newTrial(t, cluster, f)
 			tr.grantAllBut(nil)
@@ -131,7 +131,7 @@ func testRights(t *testing.T, cluster *kafkatest.Cluster) {
 		})
 		for i := range f.rights {
 			lack := &f.rights[i]
-			t.Run(fmt.Sprintf("%s/without %v on %s", f.name, lack.op, lack.on), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/without %v on %s", f.name+f.variant, lack.op, lack.on), func(t *testing.T) {
 				t.Parallel()
 				tr := newTrial(t, cluster, f)
 				tr.grantAllBut(lack)
@@ -187,7 +187,7 @@ func testRightsTakenAway(t *testing.T, cluster *kafkatest.Cluster) {
 			if !own || taken.optional || taken.op == kadm.OpCreate {
 				continue
 			}
-			t.Run(fmt.Sprintf("%s/%v on %s", f.name, taken.op, taken.on), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%v on %s", f.name+f.variant, taken.op, taken.on), func(t *testing.T) {
 				t.Parallel()
 				tr := newTrial(t, cluster, f)
 				tr.grantAllBut(nil)

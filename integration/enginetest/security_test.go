@@ -27,6 +27,7 @@ func TestSecuredBroker(t *testing.T) {
 	t.Run("RefusesPromptly", func(t *testing.T) { testRefuses(t, cluster) })
 	t.Run("MissingRights", func(t *testing.T) { testMissingRights(t, cluster) })
 	t.Run("Rights", func(t *testing.T) { testRights(t, cluster) })
+	t.Run("CommandRights", func(t *testing.T) { testCommandRights(t, cluster) })
 	t.Run("RightsTakenAway", func(t *testing.T) { testRightsTakenAway(t, cluster) })
 }
 

@@ -2,6 +2,7 @@ package kafkatest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -35,7 +36,11 @@ func (c *Cluster) createTopic(ctx context.Context, topic string, partitions int,
 		settings[key] = &value
 	}
 	// -1 is the brokers' default.replication.factor.
-	if _, err := c.admin.CreateTopic(ctx, int32(partitions), -1, settings, topic); err != nil {
+	_, err := c.admin.CreateTopic(ctx, int32(partitions), -1, settings, topic)
+	for errors.Is(err, kerr.InvalidReplicationFactor) && ctx.Err() == nil { // a broker that was starved of processors is fenced for a moment
+		_, err = c.admin.CreateTopic(ctx, int32(partitions), -1, settings, topic)
+	}
+	if err != nil {
 		return fmt.Errorf("kafkatest: create topic %s: %w", topic, err)
 	}
 	brokers, err := c.answeringBrokers(ctx)
