@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/gaplesshq/gapless/tracker"
@@ -32,41 +31,6 @@ func (e *Engine) fetchLoop(ctx context.Context) {
 		if ctx.Err() != nil || e.cl.Context().Err() != nil {
 			return
 		}
-	}
-}
-
-// recordPool gives the client slabs of records to decode into, and takes them back when every record of one is recycled. It
-// is a small stack rather than a sync.Pool: the collector, which runs many times a second beside a fast consumer, empties those.
-type recordPool struct {
-	mu    sync.Mutex
-	slabs [][]kgo.Record
-	held  int // records in all
-}
-
-// recordPoolMax bounds what the pool keeps: about 26 MB, a fetch of a dozen partitions with small records.
-const recordPoolMax = 128 << 10
-
-// GetRecords implements kgo.PoolRecords.
-func (p *recordPool) GetRecords(n int) []kgo.Record {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i := len(p.slabs) - 1; i >= 0; i-- {
-		if s := p.slabs[i]; cap(s) >= n {
-			p.slabs = slices.Delete(p.slabs, i, i+1)
-			p.held -= cap(s)
-			return s[:n]
-		}
-	}
-	return make([]kgo.Record, n)
-}
-
-// PutRecords implements kgo.PoolRecords.
-func (p *recordPool) PutRecords(recs []kgo.Record) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.held+cap(recs) <= recordPoolMax {
-		p.slabs = append(p.slabs, recs)
-		p.held += cap(recs)
 	}
 }
 

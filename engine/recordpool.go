@@ -1,0 +1,94 @@
+package engine
+
+import (
+	"math/bits"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// recordPool gives the client slabs of records to decode into, one for each batch of the log, and takes them back when every record
+// of one is recycled. It is a small stack rather than a sync.Pool: the collector, which runs many times a second beside a fast
+// consumer, empties those.
+//
+// A producer that sends little at a time makes small batches, so a backlog leaves thousands of small slabs. They lie by size, so that
+// none is looked at that is too small, and what a backlog has left over goes to the collector soon after.
+type recordPool struct {
+	mu      sync.Mutex
+	classes [recordPoolClasses]slabs
+	held    int // records in all
+	gets    int // since the last trim
+}
+
+// slabs are a stack of those whose size is at least a power of two and below the next one.
+type slabs struct {
+	stack [][]kgo.Record
+	idle  int // so many at the bottom were not taken since the last trim
+}
+
+const (
+	// recordPoolMax bounds what the pool keeps: about 26 MB, a fetch of a dozen partitions with small records.
+	recordPoolMax     = 1 << (recordPoolClasses - 1)
+	recordPoolClasses = 18
+	// recordPoolTrim is how many slabs are asked for between two trims. What lies unused for so long is more than is needed now.
+	recordPoolTrim = 1024
+	// recordPoolLooks is how many slabs are looked at in the class of what is asked for: not all there are large enough.
+	recordPoolLooks = 8
+)
+
+// GetRecords implements kgo.PoolRecords.
+func (p *recordPool) GetRecords(n int) []kgo.Record {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gets++; p.gets >= recordPoolTrim {
+		p.trim()
+	}
+	class := bits.Len(uint(n)) - 1
+	for c := max(class, 0); c <= class+1 && c < recordPoolClasses; c++ {
+		if recs := p.classes[c].take(n); recs != nil {
+			p.held -= cap(recs)
+			return recs[:n]
+		}
+	}
+	return make([]kgo.Record, n)
+}
+
+// take gives the topmost slab that has room for n.
+func (s *slabs) take(n int) []kgo.Record {
+	top := len(s.stack) - 1
+	for i := top; i >= 0 && i > top-recordPoolLooks; i-- {
+		if recs := s.stack[i]; cap(recs) >= n {
+			s.stack[i] = s.stack[top]
+			s.stack[top] = nil
+			s.stack = s.stack[:top]
+			s.idle = min(s.idle, i)
+			return recs
+		}
+	}
+	return nil
+}
+
+// PutRecords implements kgo.PoolRecords.
+func (p *recordPool) PutRecords(recs []kgo.Record) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n := cap(recs); n > 0 && p.held+n <= recordPoolMax {
+		s := &p.classes[bits.Len(uint(n))-1]
+		s.stack = append(s.stack, recs)
+		p.held += n
+	}
+}
+
+// trim drops what nobody has taken since the last one.
+func (p *recordPool) trim() {
+	p.gets = 0
+	for c := range p.classes {
+		s := &p.classes[c]
+		for _, recs := range s.stack[:s.idle] {
+			p.held -= cap(recs)
+		}
+		left := copy(s.stack, s.stack[s.idle:])
+		clear(s.stack[left:])
+		s.stack, s.idle = s.stack[:left], left
+	}
+}
