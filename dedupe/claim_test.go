@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // worker runs a key as the engine would: claim, wait where it is busy, run, mark or release.
@@ -104,6 +105,24 @@ func TestOnlyTheOwnerReleases(t *testing.T) {
 	claim(t, s, k, 1, Seen)
 	if st := s.Stats(); st.Stale != 3 {
 		t.Errorf("%d stale claims, want 3", st.Stale)
+	}
+}
+
+// TestMarkedIsNotReleased (C5): from Mark on a claim ends when its mark is durable, and not before: a copy that ran meanwhile would be
+// the second one that succeeds.
+func TestMarkedIsNotReleased(t *testing.T) {
+	o := options(newHands())
+	o.MaxDelay = time.Hour
+	s := open(t, "d", o)
+	k := key(s, 1)
+	c := claim(t, s, k, 1, Mine)
+	s.Mark([]Completion{{Claim: c}})
+	s.Release(c)
+	claim(t, s, k, 1, Busy)
+	flush(t, s)
+	claim(t, s, k, 1, Seen)
+	if st := s.Stats(); st.Stale != 1 {
+		t.Errorf("%d stale claims, want 1", st.Stale)
 	}
 }
 

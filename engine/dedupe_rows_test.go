@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/gaplesshq/gapless/dedupe"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // C5: in the middle of full speed at most what was in flight and what was not durable yet is done again, however old the last commit
@@ -306,5 +307,38 @@ func TestRowsOfAFailedGroup(t *testing.T) {
 			t.Errorf("given again when nothing has changed: %d, %v", puts.Load(), err)
 		}
 		e.end(ep, errLost)
+	})
+}
+
+// C5: a row may lie above the committed offset, and what a next tenure writes before anything is fetched says no less than it: else a
+// process that dies twice there would do the committed record once more.
+func TestRowKeepsTheFrontier(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		const n = 20
+		a := w.machine(nil)
+		w.produce(0, numbered("", n)...)
+		never := func(m *machine) Config { c := m.config(m.hangs("none")); c.Commit.Interval = time.Hour; return c }
+		a.start(never(a))
+		w.eventually("all done", func() bool { return len(a.effects.all()) == n })
+		time.Sleep(time.Second) // and durable
+		b := a.dies()
+		release := w.stall(nil, kmsg.Fetch)
+		for range 3 {
+			_, before, _ := w.saved()
+			m := b.start(never(b))
+			if ev := m.assigned(); ev.Offset != 0 {
+				t.Errorf("assigned at %d, want the committed offset", ev.Offset)
+			}
+			w.eventually("claimed", func() bool { _, now, win := w.saved(); return now != before && win.Store == m.e.marks.store.ID() })
+			time.Sleep(time.Second) // and the row is durable
+			b = b.dies()
+		}
+		release()
+		m := b.start(b.config(b.hangs("none")))
+		w.eventually("to the end", func() bool { return w.committed("t", 0) == n })
+		if more := b.effects.more(); len(more) > 0 {
+			t.Errorf("done again: %v", more)
+		}
+		m.stop()
 	})
 }
