@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,10 +14,11 @@ import (
 var outages = []struct {
 	name  string
 	begin func(*kafkatest.Network) error
+	shows bool // the client sees it, and gives the partitions up before the session has ended
 }{
-	{"refused", func(n *kafkatest.Network) error { return n.Cut() }},
-	{"silent", func(n *kafkatest.Network) error { return n.Blackhole() }},
-	{"without answers", func(n *kafkatest.Network) error { return n.HoldAnswers() }},
+	{"refused", func(n *kafkatest.Network) error { return n.Cut() }, true},
+	{"silent", func(n *kafkatest.Network) error { return n.Blackhole() }, false},
+	{"without answers", func(n *kafkatest.Network) error { return n.HoldAnswers() }, false},
 }
 
 // C1, C3, C4: one member is cut off for longer than its session, and another takes over. The first suspends by its own clock: its
@@ -32,19 +34,19 @@ func TestMemberCutOffFromItsGroup(t *testing.T) {
 				next++
 				network := cluster.Network(next)
 				t.Parallel() // it waits for sessions to end
-				memberCutOff(worldOn(t, cluster, 2), network, o.begin, set)
+				memberCutOff(worldOn(t, cluster, 2), network, o.begin, o.shows, set)
 			})
 		})
 	}
 }
 
-func memberCutOff(w *world, network *kafkatest.Network, begin func(*kafkatest.Network) error, set func(*engine.Config)) {
+func memberCutOff(w *world, network *kafkatest.Network, begin func(*kafkatest.Network) error, shows bool, set func(*engine.Config)) {
 	const n, stop = 60, 20
 	w.setGroup("consumer.session.timeout.ms", "1500")
 	w.produceAll(n, n)
 	l := w.ledger()
 	started := w.newGate()
-	ended := make(chan struct{}, 2)
+	ended := make(chan string, 2)
 	c := w.config(l.keep(func(ctx context.Context, r *engine.Record) error {
 		if r.Offset != stop {
 			return nil
@@ -52,7 +54,7 @@ func memberCutOff(w *world, network *kafkatest.Network, begin func(*kafkatest.Ne
 		started.arrived <- place{r.Partition, r.Offset}
 		select {
 		case <-ctx.Done():
-			ended <- struct{}{}
+			ended <- context.Cause(ctx).Error()
 			return ctx.Err()
 		case <-started.open:
 			return nil
@@ -75,7 +77,10 @@ func memberCutOff(w *world, network *kafkatest.Network, begin func(*kafkatest.Ne
 	a.hears(engine.EventSuspended)
 	for range 2 {
 		select {
-		case <-ended:
+		case why := <-ended:
+			if !shows && !strings.Contains(why, "has not answered for a session timeout") {
+				w.Errorf("a handler's context ended only because: %s", why)
+			}
 		case <-time.After(patience):
 			w.Fatal("a handler's context did not end")
 		}
