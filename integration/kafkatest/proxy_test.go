@@ -197,6 +197,30 @@ func TestLimitEndsAnAnswerInTheMiddle(t *testing.T) {
 	}
 }
 
+func TestOneBrokerIsCutOff(t *testing.T) {
+	first, _ := echo(t)
+	second, _ := echo(t)
+	network := &Network{proxies: []*proxy{first, second}}
+	if err := network.Cut(2); err != nil {
+		t.Fatal(err)
+	}
+	conn := dial(t, first)
+	say(t, conn, "one")
+	hear(t, conn, "one")
+	if _, err := net.Dial("tcp", second.listen); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("the broker that is cut off: %v", err)
+	}
+	if err := network.Cut(3); err == nil || !strings.Contains(err.Error(), "no broker 3") {
+		t.Errorf("a broker that does not exist gave %v", err)
+	}
+	if err := network.Heal(2); err != nil {
+		t.Fatal(err)
+	}
+	conn = dial(t, second)
+	say(t, conn, "two")
+	hear(t, conn, "two")
+}
+
 // A client that reads nothing, as a process that is paused, holds up no fault, nor does its death.
 func TestFaultsWaitForNoClient(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
