@@ -116,6 +116,9 @@ type Config struct {
 	// broker), 1 MiB and 250 ms: a partition that was paused resumes only after the fetch in flight, so keep the wait short.
 	FetchMinBytes, FetchMaxBytes, FetchMaxPartitionBytes int32
 	FetchMaxWait                                         time.Duration
+	// FetchMaxBatchBytes is the most that one batch of the log may expand to. Compressed, it passes the limits above, and a small
+	// one can be made to expand a thousandfold. A partition that comes to a larger one stops and says at which offset. Default 128 MiB.
+	FetchMaxBatchBytes int64
 
 	// HideKeys keeps the keys of records out of Status, and with it out of the admin pages: a stand-in is shown that is the same for
 	// the same key as long as the process lives, and tells nothing else.
@@ -379,6 +382,7 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.FetchMaxBytes, 16<<20)
 	orDefault(&c.FetchMaxPartitionBytes, 1<<20)
 	orDefault(&c.FetchMaxWait, 250*time.Millisecond)
+	orDefault(&c.FetchMaxBatchBytes, 128<<20)
 	return c
 }
 

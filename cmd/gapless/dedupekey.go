@@ -90,19 +90,64 @@ func checkPath(path string) error {
 	return nil
 }
 
+// Values are written by strangers, and what reads them goes down level by level: deep ones would take minutes, or the whole stack.
+const (
+	deepestValue    = 10_000 // as encoding/json allows
+	deepestKey      = 32
+	longestExponent = 100 // digits
+)
+
 // jsonKey takes what lies at a path of the value. Values that are not JSON, and those with nothing, null or "" there, have no
-// business key.
+// business key, nor have those that go too deep.
 func jsonKey(path string) keyFunc {
 	return func(dst []byte, r *kgo.Record) []byte {
-		if !gjson.ValidBytes(r.Value) {
+		if !within(r.Value, deepestValue, len(r.Value)) || !gjson.ValidBytes(r.Value) {
 			return nil
 		}
-		key, ok := appendCanonical(dst, gjson.GetBytes(r.Value, path))
+		v := gjson.GetBytes(r.Value, path)
+		if v.Type != gjson.String && !within([]byte(v.Raw), deepestKey, longestExponent) {
+			return nil
+		}
+		key, ok := appendCanonical(dst, v)
 		if !ok {
 			return nil
 		}
 		return key
 	}
+}
+
+// within says whether JSON is nested no deeper than depth, and no exponent in it has more digits than that.
+func within(b []byte, depth, exponent int) bool {
+	level, digits := 0, 0
+	for i := 0; i < len(b); i++ {
+		c := b[i]
+		if c >= '0' && c <= '9' || c == '+' || c == '-' {
+			if digits > 0 {
+				if digits++; digits > exponent {
+					return false
+				}
+			}
+			continue
+		}
+		digits = 0
+		switch c {
+		case '"':
+			for i++; i < len(b) && b[i] != '"'; i++ {
+				if b[i] == '\\' {
+					i++
+				}
+			}
+		case '[', '{':
+			if level++; level > depth {
+				return false
+			}
+		case ']', '}':
+			level--
+		case 'e', 'E': // of a number, or of true and false, which no digit follows
+			digits = 1
+		}
+	}
+	return true
 }
 
 // jsonMark begins the key of everything but a string. It is in no text, so 1 and "1" are two keys.

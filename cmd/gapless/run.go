@@ -28,7 +28,7 @@ is missing, unless --give-up is skip or hold, or with --dead-letter-no-create, w
 --dedupe-key has one record a business key handled: a producer's duplicate, at whatever offset, is settled without the sink, for
 --dedupe-retention and while this host's disk is there. In a JSON value a string is the same key as that text in a header; a number
 is a key by its exact value (1 and 1.0 are one), and never that of a string (1 and "1" are two). A record without the key, header or
-path (also null or empty there), or whose value is not JSON, has no business key: it is handled whatever it is, counted as unkeyed
+path (also null or empty there), whose value is not JSON, or whose key is nested deeper than 32 levels, has no business key: it is handled whatever it is, counted as unkeyed
 in /status and /metrics, and the first of a topic is warned of. A key that comes with another value is no plain duplicate: see
 --dedupe-on-differ. "gapless dedupe" looks into the store.
 

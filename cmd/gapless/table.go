@@ -137,6 +137,7 @@ var settingTable = []setting{
 	{flag: "fetch-max-bytes", field: "FetchMaxBytes", section: secFetch, def: "16MiB", usage: "most of one answer"},
 	{flag: "fetch-max-partition-bytes", field: "FetchMaxPartitionBytes", section: secFetch, def: "1MiB", usage: "most of one partition in it"},
 	{flag: "fetch-max-wait", field: "FetchMaxWait", section: secFetch, def: "250ms", usage: "how long a broker may wait for --fetch-min-bytes"},
+	{flag: "fetch-max-batch-bytes", field: "FetchMaxBatchBytes", section: secFetch, def: "128MiB", usage: "most that one batch of the log may expand to; a partition that comes to a larger one stops"},
 
 	{flag: "hide-keys", field: "HideKeys", section: secPrivacy, usage: "keep the keys of records out of /status: a stand-in is shown"},
 	{flag: "hide-errors", field: "HideErrors", section: secPrivacy, usage: "keep the texts of the sink's errors, which may quote records, out of the log, /status and dead letters"},

@@ -104,6 +104,7 @@ func TestRefusals(t *testing.T) {
 		{"not settings", "- a\n- b", "", "is not a list of `name: value` lines"},
 		{"not YAML", "workers: [", "", "gapless.yaml"},
 		{"config itself", "config: other.yaml", "", `unknown key "config"`},
+		{"an alias within itself", "retry: &a\n  max: *a", "", "nested more than 10 deep"},
 		{"help", "help: true", "", `unknown key "help"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {

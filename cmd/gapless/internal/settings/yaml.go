@@ -33,21 +33,34 @@ func (p *strictYAML) Unmarshal(b []byte) (map[string]any, error) {
 	if doc.Content[0].Kind != yaml.MappingNode {
 		return nil, errors.New("is not a list of `name: value` lines")
 	}
-	return out, p.walk(doc.Content[0], "", out)
+	return out, p.walk(doc.Content[0], "", out, 1)
 }
 
 func (p *strictYAML) Marshal(map[string]any) ([]byte, error) {
 	return nil, errors.New("settings are read only")
 }
 
-func (p *strictYAML) walk(m *yaml.Node, prefix string, out map[string]any) error {
+// deepest is how deep names may be nested; no flag has so many words. An alias can stand within what it stands for, and a few
+// lines of them for millions.
+const (
+	deepest  = 10
+	mostKeys = 10_000
+)
+
+func (p *strictYAML) walk(m *yaml.Node, prefix string, out map[string]any, level int) error {
+	switch {
+	case level > deepest:
+		return fmt.Errorf("line %d: names are nested more than %d deep", m.Line, deepest)
+	case len(p.lines) > mostKeys:
+		return fmt.Errorf("line %d: there are more than %d names", m.Line, mostKeys)
+	}
 	for i := 0; i+1 < len(m.Content); i += 2 {
 		key, v := prefix+m.Content[i].Value, m.Content[i+1]
 		if v.Kind == yaml.AliasNode {
 			v = v.Alias
 		}
 		if v.Kind == yaml.MappingNode {
-			if err := p.walk(v, key+"-", out); err != nil {
+			if err := p.walk(v, key+"-", out, level+1); err != nil {
 				return err
 			}
 			continue
