@@ -24,6 +24,11 @@ test-kafka: ## tests against a real Kafka, started by the tests (Java and Maven 
 test-torture: ## kill -9 at random instants, GAPLESS_KILLS (200) times; GAPLESS_SEED repeats a plan, GAPLESS_TORTURE_BROKER=real takes a real Kafka
 	cd integration && GAPLESS_KILLS=$${GAPLESS_KILLS:-200} $(GO) test -count=1 -timeout 60m -run TestTorture -v ./torture
 
+.PHONY: fuzz
+fuzz: ## every fuzz test for FUZZTIME (5s) each; their seeds run with `make test`
+	@set -e; for m in . cmd; do (cd $$m; for p in $$($(GO) list ./...); do \
+		for f in $$($(GO) test $(TAGS) -list '^Fuzz' $$p | grep '^Fuzz' || true); do echo "$$p $$f"; $(GO) test $(TAGS) -run '^$$' -fuzz "^$$f\$$" -fuzztime $${FUZZTIME:-5s} $$p; done; done); done
+
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## gofmt, go vet and the linters, in every module
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "not gofmt'ed:"; echo "$$unformatted"; exit 1; }

@@ -74,8 +74,8 @@ func (e *Engine) isStopping() bool {
 
 // memoryHint says at start what the process may need for records.
 func (c *Config) memoryHint() string {
-	return fmt.Sprintf("records may take up to %d MiB (MaxBytes %d MiB, and %d MiB of fetches per broker)",
-		(c.MaxBytes+2*int64(c.FetchMaxBytes))>>20, c.MaxBytes>>20, c.FetchMaxBytes>>20)
+	return fmt.Sprintf("records may take up to %d MiB (MaxBytes %d MiB, and %d MiB of fetches per broker), and a compressed batch up to %d MiB beyond",
+		(c.MaxBytes+2*int64(c.FetchMaxBytes))>>20, c.MaxBytes>>20, c.FetchMaxBytes>>20, c.FetchMaxBatchBytes>>20)
 }
 
 func (e *Engine) checkAll(ctx context.Context) error {

@@ -118,7 +118,7 @@ type Config struct {
 	FetchMaxWait                                         time.Duration
 	// FetchMaxBatchBytes is the most that one batch of the log may expand to. Compressed, it passes the limits above, and a small
 	// one can be made to expand a thousandfold. A partition that comes to a larger one stops and says at which offset. Default 128 MiB.
-	FetchMaxBatchBytes int64
+	FetchMaxBatchBytes int32
 
 	// HideKeys keeps the keys of records out of Status, and with it out of the admin pages: a stand-in is shown that is the same for
 	// the same key as long as the process lives, and tells nothing else.

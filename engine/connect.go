@@ -124,7 +124,7 @@ func (c *Config) consumerOpts(e *Engine) ([]kgo.Opt, error) {
 		kgo.FetchMaxBytes(c.FetchMaxBytes),
 		kgo.FetchMaxPartitionBytes(c.FetchMaxPartitionBytes),
 		kgo.FetchMaxWait(c.FetchMaxWait),
-		kgo.MaxDecompressBatchBytes(int32(c.FetchMaxBatchBytes)),
+		kgo.MaxDecompressBatchBytes(int(c.FetchMaxBatchBytes)),
 		kgo.WithPools(&recordPool{}),
 		kgo.WithHooks(&e.clock),
 	)

@@ -290,14 +290,24 @@ func (e *Engine) fetchError(topic string, partition int32, err error) {
 	ep.mu.Lock()
 	ep.backoff = min(max(2*ep.backoff, time.Second), fetchBackoffMax)
 	ep.retryAt = time.Now().Add(ep.backoff)
+	if errors.Is(err, kgo.ErrMaxDecompress) { // the client will not fetch it again, and it will not be smaller
+		ep.retryAt = time.Now().Add(never)
+	}
 	ep.mu.Unlock()
 	e.emit(Event{Name: EventFetchFailed, Topic: topic, Partition: partition, Err: err, Hint: hint})
 	e.stop(ep, stopFetchError, err)
 }
 
+// never is a time that nobody waits for.
+const never = 100 * 365 * 24 * time.Hour
+
 // explainFetch says what to do about an error of a topic. The error that it returns wraps err.
 func explainFetch(topic string, err error) (explained error, hint string) {
+	var large *kgo.ErrDecompressTooLarge
 	switch {
+	case errors.As(err, &large):
+		return fmt.Errorf("the batch at offset %d expands to more than FetchMaxBatchBytes: %w", large.Offset, err),
+			fmt.Sprintf("the partition stops: restart with a larger FetchMaxBatchBytes, or stop the group and commit offset %d to pass the batch over", large.NextOffset)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		return fmt.Errorf("grant READ and DESCRIBE on topic %q to this user: %w", topic, err), "tried again with backoff; it goes on once the right is there"
 	case errors.Is(err, kerr.OffsetOutOfRange):

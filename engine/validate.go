@@ -173,7 +173,7 @@ func (c *Config) validateWork() error {
 		{"BatchSize", int64(c.BatchSize), 1_000_000}, {"Retry.Attempts", int64(c.Retry.Attempts), 1_000_000},
 		{"DeadLetter.AfterKeyMax", int64(c.DeadLetter.AfterKeyMax), 1 << 30},
 		{"DeadLetter.BreakerWindow", int64(c.DeadLetter.BreakerWindow), 1 << 24}, {"DeadLetter.BreakerMin", int64(c.DeadLetter.BreakerMin), 1 << 24},
-		{"FetchMinBytes", int64(c.FetchMinBytes), 1 << 30}, {"FetchMaxBytes", int64(c.FetchMaxBytes), 1 << 30}, {"FetchMaxPartitionBytes", int64(c.FetchMaxPartitionBytes), 1 << 30}, {"FetchMaxBatchBytes", c.FetchMaxBatchBytes, 1<<31 - 1},
+		{"FetchMinBytes", int64(c.FetchMinBytes), 1 << 30}, {"FetchMaxBytes", int64(c.FetchMaxBytes), 1 << 30}, {"FetchMaxPartitionBytes", int64(c.FetchMaxPartitionBytes), 1 << 30}, {"FetchMaxBatchBytes", int64(c.FetchMaxBatchBytes), 1<<31 - 1},
 	} {
 		if f.v < 1 || f.v > f.max {
 			return bad(f.name, "%d is not between 1 and %d", f.v, f.max)
@@ -293,6 +293,7 @@ var refusedOpts = []struct {
 	{"SessionTimeout", kgo.SessionTimeout, "set Config.SessionTimeout"},
 	{"RebalanceTimeout", kgo.RebalanceTimeout, "set Config.RebalanceTimeout"},
 	{"HeartbeatInterval", kgo.HeartbeatInterval, "set Config.HeartbeatInterval"},
+	{"MaxDecompressBatchBytes", kgo.MaxDecompressBatchBytes, "set Config.FetchMaxBatchBytes"},
 	{"FetchIsolationLevel", kgo.FetchIsolationLevel, "set Config.ReadUncommitted"},
 	{"KeepControlRecords", kgo.KeepControlRecords, "the engine sets it"},
 	{"KeepRetryableFetchErrors", kgo.KeepRetryableFetchErrors, "it floods the fetch loop with errors that heal by themselves"},

@@ -260,3 +260,49 @@ func TestCompletion(t *testing.T) {
 		}
 	}
 }
+
+// No output of the command has a secret in it: not at debug level, not as JSON, not in what it refuses, not at the admin address.
+func TestSecretsAreNotPrinted(t *testing.T) {
+	const secret = "planted-s3cret"
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "t"), kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "ann", secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	dir := t.TempDir()
+	keep := func(name, content string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	env := "GAPLESS_SASL_PASSWORD=" + secret
+	connect := []string{"--brokers=" + cluster.ListenAddrs()[0], "--sasl-mechanism=SCRAM-SHA-256", "--sasl-user=ann", "--start-timeout=2s"}
+	for name, c := range map[string]struct {
+		env  string
+		args []string
+		code int
+	}{
+		"produce":              {env, append([]string{"produce", "--topic=t", "--json"}, connect...), 0},
+		"status":               {env, append([]string{"status", "--json"}, connect...), 0},
+		"run":                  {env, append([]string{"run", "--group=g", "--topic=t", "--until-end", "--log-level=debug", "--log-format=json", "--json", "--admin-addr=127.0.0.1:0"}, connect...), 0},
+		"run, wrong":           {env + "-wrong", append([]string{"run", "--group=g", "--topic=t", "--log-level=debug"}, connect...), 3},
+		"version":              {env, []string{"version", "--json"}, 0},
+		"as a flag":            {"", append([]string{"run", "--sasl-password=" + secret}, connect...), 2},
+		"in the settings file": {"", append([]string{"run", "--config=" + keep("a.yaml", "sasl-password: "+secret+"\n")}, connect...), 2},
+		"nested in it":         {"", append([]string{"run", "--config=" + keep("b.yaml", "sasl:\n  password: "+secret+"\n")}, connect...), 2},
+		"with an address":      {"", []string{"run", "--group=g", "--topic=t", "--brokers=ann:" + secret + "@b:9092"}, 2},
+		"a key that is none":   {env, append([]string{"run", "--group=g", "--topic=t", "--tls-cert-file=" + keep("c.pem", secret), "--tls-key-file=" + keep("k.pem", secret)}, connect...), 2},
+		"mechanism missing":    {env, []string{"status", connect[0]}, 2},
+		"token that is none":   {"", append([]string{"status", "--sasl-token-file=" + keep("token", secret)}, connect[0], "--sasl-mechanism=OAUTHBEARER", "--start-timeout=2s"), 3},
+	} {
+		r := command(t, "v\n", []string{c.env}, c.args...)
+		if r.code != c.code {
+			t.Errorf("%s: exit code %d, want %d: %s", name, r.code, c.code, r.err)
+		}
+		if strings.Contains(r.out+r.err, secret) {
+			t.Errorf("%s shows the secret:\n%s%s", name, r.out, r.err)
+		}
+	}
+}

@@ -33,7 +33,8 @@ import (
 //	POST /dedupe/verify        reads all of the store; lines of JSON, the last one with the result
 //	POST /dedupe/compact       brings the store to its smallest size
 //
-// It has no access control: bind it to an address that only operators reach.
+// It has no access control: bind it to an address that only operators reach. What a browser sends for a page of another origin is refused
+// where it would change something.
 func Handler(e *engine.Engine) http.Handler {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(metrics.New(e), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -107,7 +108,7 @@ func Handler(e *engine.Engine) http.Handler {
 		done(w, true, "")
 	})
 	dedupeRoutes(mux, e)
-	return mux
+	return http.NewCrossOriginProtection().Handler(mux)
 }
 
 func partition(r *http.Request) (int32, error) {

@@ -181,3 +181,26 @@ func TestAdmin(t *testing.T) {
 		t.Errorf("GET changes something: %d", code)
 	}
 }
+
+// A page of another origin can't have a browser change anything.
+func TestCrossOriginRequestsAreRefused(t *testing.T) {
+	s := start(t, func(context.Context, *engine.Record) error { return nil }, nil)
+	for _, header := range []http.Header{{"Sec-Fetch-Site": {"cross-site"}}, {"Origin": {"https://example.com"}}} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.srv.URL+"/workers?total=1", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = header
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusForbidden {
+			t.Errorf("%v: %s", header, resp.Status)
+		}
+	}
+	if n := s.e.Status().Workers.Limit; n != 64 {
+		t.Errorf("the limit is %d now", n)
+	}
+}
