@@ -1,0 +1,102 @@
+package main
+
+import (
+	"strings"
+	"time"
+)
+
+// What is watched, and how much of a rise is tolerated. The latency's share is wider, since it has the machine's moods in it; the
+// broker's acknowledgement, in which the engine has no part, is shown beside it for comparison.
+const (
+	ofMemory  = 0.05
+	ofLatency = 0.20
+)
+
+const (
+	resident   = "resident memory"
+	liveHeap   = "live heap"
+	runtimeMem = "Go runtime memory"
+	goroutines = "goroutines"
+	files      = "open files"
+	store      = "dedupe store"
+	p50        = "latency p50"
+	p99        = "latency p99"
+	ackP99     = "broker ack p99"
+)
+
+// watched are the series of the run, without what is left out: the warm-up and what comes after the load; of member A's own numbers the
+// restarts of the broker; of the latency every event but a change of the workers, since a partition without an owner, or an owner
+// without a broker, has to wait by design.
+func (r *result) watched() []series {
+	var all []series
+	own := func(name, unit string, floor float64, of func(*memberSample) float64) {
+		s := series{name: name, unit: unit, tolerance: ofMemory, floor: floor}
+		for _, x := range r.samples {
+			m := x.eldest()
+			if m == nil || of(m) < 0 {
+				continue
+			}
+			s.add(x.At, of(m), r.leftOut(x.At, kindBroker))
+		}
+		all = append(all, s)
+	}
+	mib := func(of func(*memberSample) int64) func(*memberSample) float64 {
+		return func(m *memberSample) float64 { return mebibytes(of(m)) }
+	}
+	own(resident, "MiB", 2, mib(func(m *memberSample) int64 { return m.RSS }))
+	own(liveHeap, "MiB", 1, mib(func(m *memberSample) int64 { return m.Heap }))
+	own(runtimeMem, "MiB", 2, mib(func(m *memberSample) int64 { return m.Runtime }))
+	own(goroutines, "", 2, func(m *memberSample) float64 { return float64(m.Goroutines) })
+	own(files, "", 2, func(m *memberSample) float64 { return float64(m.Files) })
+	if r.options.dedupe {
+		own(store, "MiB", 1, mib(func(m *memberSample) int64 { return m.Store }))
+	}
+	late := func(name string, tolerance float64, of func(*latency) float64) {
+		s := series{name: name, unit: "ms", tolerance: tolerance, floor: 1}
+		for i := range r.latencies {
+			x := &r.latencies[i]
+			s.add(x.At, of(x), r.leftOut(x.At, kindBroker, kindKill, kindLeave, kindPartitions))
+		}
+		all = append(all, s)
+	}
+	late(p50, ofLatency, func(l *latency) float64 { return l.P50 })
+	late(p99, ofLatency, func(l *latency) float64 { return l.P99 })
+	late(ackP99, 0, func(l *latency) float64 { return l.AckP99 })
+	return all
+}
+
+func (s *series) add(at, value float64, leftOut bool) {
+	if leftOut {
+		s.excluded++
+		return
+	}
+	s.points = append(s.points, point{at / time.Hour.Seconds(), value})
+}
+
+// leftOut says whether the interval that ends then is in the warm-up, after the load, or touched by churn of these kinds.
+func (r *result) leftOut(at float64, by ...kind) bool {
+	o := r.options
+	to := time.Duration(at * float64(time.Second))
+	from := to - o.every
+	if from < warmUp(o.duration) || to > o.duration+o.every/2 {
+		return true
+	}
+	for _, e := range r.Events {
+		for _, k := range by {
+			if e.Kind == k && e.covers(from, to, o.every) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// eldest is the sample of the first process of member A, which lives through the run.
+func (x *sample) eldest() *memberSample {
+	for i := range x.Members {
+		if strings.HasPrefix(x.Members[i].Life, memberName(0)) {
+			return &x.Members[i]
+		}
+	}
+	return nil
+}
