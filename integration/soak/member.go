@@ -74,15 +74,16 @@ func (s *soak) join(ctx context.Context, index int) (err error) {
 		return fmt.Errorf("start member %s: %w", name, err)
 	}
 	go s.follow(m, out)
+	err = json.NewEncoder(m.input).Encode(r)
+	if err == nil {
+		_, err = m.await(ctx, startWithin)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("start member %s: %w", name, err), s.kill(m))
+	}
 	s.mu.Lock()
 	s.members[index] = m
 	s.mu.Unlock()
-	if err := json.NewEncoder(m.input).Encode(r); err != nil {
-		return fmt.Errorf("start member %s: %w", name, err)
-	}
-	if _, err := m.await(ctx, startWithin); err != nil {
-		return fmt.Errorf("start member %s: %w", name, err)
-	}
 	return nil
 }
 
@@ -165,7 +166,7 @@ func (s *soak) leave(m *member) error {
 // kill is kill -9: the process ends where it is. There is nothing left of it when this returns.
 func (s *soak) kill(m *member) error {
 	s.part(m)
-	if err := m.cmd.Process.Kill(); err != nil {
+	if err := m.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill member %s: %w", m.name, err)
 	}
 	<-m.gone
