@@ -66,9 +66,11 @@ func (f *feed) run(ctx context.Context) error {
 			f.sendCopy(ctx, e.id)
 		}
 		echoes = left
+		before := time.Now()
 		if err := pause(ctx, time.Millisecond); err != nil {
 			return err
 		}
+		l.timer(before, time.Since(before)-time.Millisecond)
 	}
 	if err := f.cl.Flush(ctx); err != nil {
 		return fmt.Errorf("flush the last records: %w", err)

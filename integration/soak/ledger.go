@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -21,11 +22,14 @@ type ledger struct {
 	counts  counts
 	ended   []*hdrhistogram.Histogram // by interval of the intended time: until the handler's end
 	acked   []*hdrhistogram.Histogram // until the broker's acknowledgement
+	own     []*hdrhistogram.Histogram // from there until the handler's end
+	late    []*hdrhistogram.Histogram // how late a timer of this process was, by the interval of its time
 }
 
 // record is one that was sent.
 type record struct {
 	partition int32
+	acked     uint32 // microseconds from the intended time to the acknowledgement
 	fate      fate
 }
 
@@ -97,9 +101,11 @@ func (l *ledger) sendsCopy() {
 func (l *ledger) wasAcked(id uint64, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	after := at.Sub(l.intended(id))
 	l.records[id].fate |= isAcked
+	l.records[id].acked = uint32(min(max(after.Microseconds(), 0), math.MaxUint32))
 	l.counts.Acked++
-	l.note(&l.acked, id, at)
+	l.note(&l.acked, l.interval(id), after)
 }
 
 // hear takes in a line of the journal.
@@ -123,7 +129,14 @@ func (l *ledger) hear(x line) {
 		case r.fate&isHandled != 0:
 			l.counts.HandledAgain++
 		default:
-			l.note(&l.ended, x.id, time.Unix(0, x.at))
+			after := time.Unix(0, x.at).Sub(l.intended(x.id))
+			l.note(&l.ended, l.interval(x.id), after)
+			if r.fate&isAcked != 0 { // else the handler was quicker than the acknowledgement, as it may be
+				after -= time.Duration(r.acked) * time.Microsecond
+			} else {
+				after = 0
+			}
+			l.note(&l.own, l.interval(x.id), after)
 		}
 		if r.fate&isHandled == 0 {
 			l.counts.Handled++
@@ -159,13 +172,21 @@ const (
 	histogramFigures = 3
 )
 
-func (l *ledger) note(to *[]*hdrhistogram.Histogram, id uint64, at time.Time) {
-	due := l.intended(id)
-	i := int(due.Sub(l.began) / l.every)
-	for len(*to) <= i {
+// interval is the number of the one that a record's intended time is in.
+func (l *ledger) interval(id uint64) int { return int(l.intended(id).Sub(l.began) / l.every) }
+
+func (l *ledger) note(to *[]*hdrhistogram.Histogram, interval int, took time.Duration) {
+	for len(*to) <= interval {
 		*to = append(*to, hdrhistogram.New(1, histogramMost, histogramFigures))
 	}
-	_ = (*to)[i].RecordValue(min(max(at.Sub(due).Microseconds(), 1), histogramMost))
+	_ = (*to)[interval].RecordValue(min(max(took.Microseconds(), 1), histogramMost))
+}
+
+// timer notes how late a timer was: what the machine alone does to whoever waits.
+func (l *ledger) timer(at time.Time, late time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.note(&l.late, int(at.Sub(l.began)/l.every), late)
 }
 
 // inLetter notes what was read from the dead-letter topic.
@@ -206,6 +227,9 @@ type latency struct {
 	Max     float64 `json:"max_ms"`
 	AckP50  float64 `json:"ack_p50_ms"` // until the broker's acknowledgement: what the engine has no part in
 	AckP99  float64 `json:"ack_p99_ms"`
+	OwnP50  float64 `json:"own_p50_ms"` // from there until the handler's end: mostly the engine's part
+	OwnP99  float64 `json:"own_p99_ms"`
+	Timer   float64 `json:"timer_p99_ms"` // how late a timer of the soak's process was
 }
 
 // latencyOf is one interval's, as far as it is known.
@@ -221,8 +245,12 @@ func (l *ledger) latencyOf(i int) (latency, bool) {
 		At: (time.Duration(i+1) * l.every).Seconds(), Records: h.TotalCount(),
 		P50: ms(h.ValueAtQuantile(50)), P99: ms(h.ValueAtQuantile(99)), Max: ms(h.Max()),
 	}
+	x.OwnP50, x.OwnP99 = ms(l.own[i].ValueAtQuantile(50)), ms(l.own[i].ValueAtQuantile(99))
 	if i < len(l.acked) {
 		x.AckP50, x.AckP99 = ms(l.acked[i].ValueAtQuantile(50)), ms(l.acked[i].ValueAtQuantile(99))
+	}
+	if i < len(l.late) {
+		x.Timer = ms(l.late[i].ValueAtQuantile(99))
 	}
 	return x, true
 }

@@ -95,6 +95,9 @@ func TestLatencyCountsFromTheIntendedTime(t *testing.T) {
 		l.says(handled, id, after)
 	}
 	all := l.latencies()
+	if own := all[0].OwnP50; own < 3.9 || own > 4.1 { // acknowledged after 1 ms
+		t.Errorf("%v ms of 5 are after the acknowledgement", own)
+	}
 	if len(all) != 2 || all[0].Records != 1000 || all[0].P99 > 5.1 || all[1].P99 < 485 || all[1].P99 > 495 || all[1].At != 2 {
 		t.Errorf("latencies %+v", all)
 	}

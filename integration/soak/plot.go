@@ -104,10 +104,15 @@ func (r *result) panels() []panel {
 		{title: "Dedupe store of member A, MiB", curves: []curve{
 			{name: store, color: blue, points: own(func(m *memberSample) float64 { return mebibytes(m.Store) })},
 		}},
-		{title: "Latency of all records, ms", log: true, curves: []curve{
+		{title: "Latency of all records, from the intended time of sending, ms", log: true, curves: []curve{
 			{name: p99, color: orange, points: late(func(l *latency) float64 { return l.P99 })},
 			{name: p50, color: blue, points: late(func(l *latency) float64 { return l.P50 })},
 			{name: ackP99, color: grey, points: late(func(l *latency) float64 { return l.AckP99 })},
+		}},
+		{title: "Latency from the broker's acknowledgement to the handler's end, ms", log: true, curves: []curve{
+			{name: ownP99, color: orange, points: late(func(l *latency) float64 { return l.OwnP99 })},
+			{name: ownP50, color: blue, points: late(func(l *latency) float64 { return l.OwnP50 })},
+			{name: timer, color: grey, points: late(func(l *latency) float64 { return l.Timer })},
 		}},
 		{title: "Lag, records", log: true, curves: []curve{{legend: fmt.Sprintf("lag: %d in the end", r.Lag), color: blue, points: lag}}},
 	}
@@ -222,7 +227,7 @@ func (r *result) head(c draw.Canvas) {
 			c.StrokeLine2(draw.LineStyle{Color: marks[k], Width: 2}, at.X+6, at.Y-6, at.X+6, at.Y+6)
 		})
 	}
-	entry("left out of the slopes (of the latency's: all churn but workers)", func(at vg.Point) {
+	entry("left out of the slopes", func(at vg.Point) {
 		c.FillPolygon(shade, []vg.Point{{X: at.X, Y: at.Y - 6}, {X: at.X + 13, Y: at.Y - 6}, {X: at.X + 13, Y: at.Y + 6}, {X: at.X, Y: at.Y + 6}})
 	})
 }

@@ -71,10 +71,9 @@ func (r *result) judge() {
 			}
 		}
 	}
-	for _, s := range r.watched() {
-		t := s.trend()
-		r.Series = append(r.Series, t)
-		wrong(t.Verdict == grows, "%s grows: by %.3g %s an hour (%.1f %% of its median, %.4g)", t.Name, t.AnHour, t.Unit, t.Percent, t.Median)
+	r.Series = r.trends()
+	for _, t := range r.Series {
+		wrong(t.Verdict == grows && t.Control != itself, "%s grows: by %.3g %s an hour (%.1f %% of its median, %.4g)", t.Name, t.AnHour, t.Unit, t.Percent, t.Median)
 	}
 	r.Good = len(r.Problems) == 0
 	if r.Problems == nil {
@@ -120,7 +119,7 @@ func (r *result) print(w io.Writer, asJSON bool) error {
 	}
 	row("")
 	errs = append(errs, t.Flush())
-	row("series\tmedian\ta slope of, an hour\t(95 %%)\tof the median, an hour\tsamples\tverdict")
+	row("series\tmedian\tslope, an hour\t(95 %%)\tof the median\tsamples\tverdict")
 	for _, s := range r.Series {
 		if s.Samples == 0 {
 			row("%s\t\t\t\t\t\t%s", s.Name, s.Verdict)
@@ -130,7 +129,7 @@ func (r *result) print(w io.Writer, asJSON bool) error {
 	}
 	errs = append(errs, t.Flush())
 	row("\nLeft out: %s.", r.Left)
-	row("Flat: over the measured time the slope comes to no more than %.0f %% of the median (latencies: %.0f %%), or can't be told from 0.", 100*ofMemory, 100*ofLatency)
+	row("Flat: over the measured time the slope comes to no more than %.0f %% of the median (times: %.0f %%), or can't be told from 0.", 100*ofMemory, 100*ofLatency)
 	row("Again: %s", r.Command)
 	row("Written to %s", r.options.out)
 	for _, p := range r.Problems {
@@ -150,6 +149,11 @@ func (r *result) state() string {
 	for _, t := range r.Series {
 		if t.Verdict == tooShort || t.Verdict == tooFew {
 			return "nothing lost, in order, lag 0; too short to say what grows"
+		}
+	}
+	for _, t := range r.Series {
+		if t.Verdict == growsWith {
+			return "nothing lost, in order, lag 0; the machine got slower, and nothing else grows"
 		}
 	}
 	return "nothing lost, in order, lag 0, nothing grows"

@@ -13,8 +13,10 @@ type series struct {
 	name, unit string
 	points     []point // what counts, in the order of time
 	excluded   int     // samples left out: the warm-up, and what is stated in the result
-	// It grows only if what it comes to is more than this share of the median and more than floor, and 0 if it is shown only.
+	// It grows only if what it comes to is more than this share of the median and more than floor.
 	tolerance, floor float64
+	// control names the series that has the machine's part in this one. What is a control itself is judged, and fails nothing.
+	control string
 }
 
 type point struct{ hours, value float64 }
@@ -24,6 +26,10 @@ type point struct{ hours, value float64 }
 //
 // A series is flat if over the measured time its slope comes to no more than the tolerance (a share of the median), or to no more
 // than the floor, or if the interval holds 0, so that the slope can't be told from noise. What rises by more grows, and fails the run.
+// Where a machine gets busier, latencies grow, and it is not the group that does it. So each has a control: the broker's
+// acknowledgement, in which the engine has no part, or how late a timer is. What grows while its control grows as well is said to grow
+// with it, and fails nothing. (A group that slowed down the machine by itself would show in member A's CPU time, which has no control.)
+//
 // What falls by more is said to fall, and does not. There is no verdict with fewer than fewest samples, or if they span less than
 // shortest: such a run sees caches fill and little else.
 type trend struct {
@@ -31,6 +37,7 @@ type trend struct {
 	Unit      string  `json:"unit"`
 	Samples   int     `json:"samples"`
 	Excluded  int     `json:"excluded"`
+	Control   string  `json:"control,omitempty"`
 	Median    float64 `json:"median"`
 	AnHour    float64 `json:"an_hour"` // the slope
 	Low       float64 `json:"an_hour_low"`
@@ -50,7 +57,7 @@ const (
 	flat      verdict = "flat"
 	grows     verdict = "grows"
 	falls     verdict = "falls"
-	unjudged  verdict = "not judged"
+	growsWith verdict = "grows with its control"
 	tooFew    verdict = "too few samples"
 	tooShort  verdict = "too short a run"
 	notToHave verdict = "not to be had here"
@@ -66,7 +73,7 @@ const (
 func warmUp(duration time.Duration) time.Duration { return duration / 5 }
 
 func (s *series) trend() trend {
-	t := trend{Name: s.name, Unit: s.unit, Samples: len(s.points), Excluded: s.excluded, Tolerance: s.tolerance, Floor: s.floor, Verdict: tooFew}
+	t := trend{Name: s.name, Unit: s.unit, Samples: len(s.points), Excluded: s.excluded, Tolerance: s.tolerance, Floor: s.floor, Control: s.control, Verdict: tooFew}
 	if len(s.points) == 0 {
 		if s.excluded == 0 {
 			t.Verdict = notToHave
@@ -89,8 +96,6 @@ func (s *series) trend() trend {
 		*end = point{x, t.Median + t.AnHour*(x-t.middle.hours)}
 	}
 	switch tolerated := max(s.tolerance*t.Median, s.floor); {
-	case s.tolerance == 0:
-		t.Verdict = unjudged
 	case len(s.points) < fewest:
 		t.Verdict = tooFew
 	case span < shortest.Hours():

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// What is watched, and how much of a rise is tolerated. The latency's share is wider, since it has the machine's moods in it; the
-// broker's acknowledgement, in which the engine has no part, is shown beside it for comparison.
+// What is watched, and how much of a rise is tolerated: of times more than of amounts, since they have the machine's moods in them.
 const (
 	ofMemory  = 0.05
 	ofLatency = 0.20
@@ -21,7 +20,12 @@ const (
 	store      = "dedupe store"
 	p50        = "latency p50"
 	p99        = "latency p99"
-	ackP99     = "broker ack p99"
+	ownP50     = "after the ack p50"
+	ownP99     = "after the ack p99"
+	cpu        = "CPU"
+	ackP50     = "control: broker ack p50"
+	ackP99     = "control: broker ack p99"
+	timer      = "control: timer late p99"
 )
 
 // watched are the series of the run, without what is left out: the warm-up and what comes after the load; of member A's own numbers the
@@ -51,17 +55,55 @@ func (r *result) watched() []series {
 	if r.options.dedupe {
 		own(store, "MiB", 1, mib(func(m *memberSample) int64 { return m.Store }))
 	}
-	late := func(name string, tolerance float64, of func(*latency) float64) {
-		s := series{name: name, unit: "ms", tolerance: tolerance, floor: 1}
+	all = append(all, r.cpuTime())
+	late := func(name, control string, of func(*latency) float64) {
+		s := series{name: name, unit: "ms", tolerance: ofLatency, floor: 1, control: control}
 		for i := range r.latencies {
 			x := &r.latencies[i]
 			s.add(x.At, of(x), r.leftOut(x.At, kindBroker, kindKill, kindLeave, kindPartitions))
 		}
 		all = append(all, s)
 	}
-	late(p50, ofLatency, func(l *latency) float64 { return l.P50 })
-	late(p99, ofLatency, func(l *latency) float64 { return l.P99 })
-	late(ackP99, 0, func(l *latency) float64 { return l.AckP99 })
+	late(p50, ackP50, func(l *latency) float64 { return l.P50 })
+	late(p99, ackP99, func(l *latency) float64 { return l.P99 })
+	late(ownP50, timer, func(l *latency) float64 { return l.OwnP50 })
+	late(ownP99, timer, func(l *latency) float64 { return l.OwnP99 })
+	late(ackP50, itself, func(l *latency) float64 { return l.AckP50 })
+	late(ackP99, itself, func(l *latency) float64 { return l.AckP99 })
+	late(timer, itself, func(l *latency) float64 { return l.Timer })
+	return all
+}
+
+// itself marks a series that is a control.
+const itself = "itself"
+
+// cpuTime is what member A used in each interval, in per cent of one core.
+func (r *result) cpuTime() series {
+	s := series{name: cpu, unit: "%", tolerance: ofLatency, floor: 2}
+	for i := 1; i < len(r.samples); i++ {
+		x, before := &r.samples[i], &r.samples[i-1]
+		m, was := x.eldest(), before.eldest()
+		if m == nil || was == nil || m.CPU < 0 || x.At-before.At < r.options.every.Seconds()/2 {
+			continue
+		}
+		s.add(x.At, float64(m.CPU-was.CPU)/10/(x.At-before.At), r.leftOut(x.At, kindBroker))
+	}
+	return s
+}
+
+// trends are the verdicts on all that is watched.
+func (r *result) trends() (all []trend) {
+	controls := map[string]verdict{}
+	for _, s := range r.watched() {
+		t := s.trend()
+		controls[t.Name] = t.Verdict
+		all = append(all, t)
+	}
+	for i := range all {
+		if t := &all[i]; t.Verdict == grows && controls[t.Control] == grows {
+			t.Verdict = growsWith
+		}
+	}
 	return all
 }
 
