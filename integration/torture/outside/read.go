@@ -1,0 +1,124 @@
+package outside
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/gaplesshq/gapless/engine"
+	"github.com/gaplesshq/gapless/integration/proof"
+	"github.com/gaplesshq/gapless/integration/torture/schedule"
+)
+
+// Evidence reads the topic and its dead letters whole: Records, DeadLetters and Ends.
+func (c *Client) Evidence(ctx context.Context) (*proof.Evidence, error) {
+	ev := &proof.Evidence{}
+	var err error
+	if ev.Ends, err = c.Ends(ctx); err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	err = c.read(ctx, c.Topic, func(r *kgo.Record) error {
+		known, ok := c.produced[r.Partition][r.Offset]
+		if !ok { // an answer that never came; the record is there all the same
+			known = proof.Record{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Key: r.Key, ID: header(r, schedule.IDHeader)}
+		}
+		known.Gone, known.LeaderEpoch = false, r.LeaderEpoch
+		if c.produced[r.Partition] == nil {
+			c.produced[r.Partition] = map[int64]proof.Record{}
+		}
+		c.produced[r.Partition][r.Offset] = known
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, of := range c.produced {
+		for _, r := range of {
+			ev.Records = append(ev.Records, r)
+		}
+	}
+	ev.DeadLetters, err = c.deadLetters(ctx)
+	return ev, err
+}
+
+func (c *Client) deadLetters(ctx context.Context) (dead []proof.DeadLetter, err error) {
+	err = c.read(ctx, DeadLetterTopic(c.Topic), func(r *kgo.Record) error {
+		p, err1 := strconv.ParseInt(header(r, engine.HeaderPartition), 10, 32)
+		o, err2 := strconv.ParseInt(header(r, engine.HeaderOffset), 10, 64)
+		if err1 != nil || err2 != nil {
+			return fmt.Errorf("dead letter %d of partition %d has no address: %v", r.Offset, r.Partition, r.Headers)
+		}
+		dead = append(dead, proof.DeadLetter{Topic: header(r, engine.HeaderTopic), Partition: int32(p), Offset: o, At: r.Timestamp})
+		return nil
+	})
+	return dead, err
+}
+
+// DeadLetterTopic is where the dead letters of a topic are.
+func DeadLetterTopic(topic string) string { return topic + ".dlq" }
+
+func header(r *kgo.Record, name string) (value string) {
+	for _, h := range r.Headers {
+		if h.Key == name {
+			value = string(h.Value)
+		}
+	}
+	return value
+}
+
+// read reads a topic from its beginning to its end, aborted transactions as well. A topic that is not there is empty.
+func (c *Client) read(ctx context.Context, topic string, each func(*kgo.Record) error) error {
+	details, err := c.adm.ListTopics(ctx, topic)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", topic, err)
+	}
+	if !details.Has(topic) {
+		return nil
+	}
+	starts, err := c.adm.ListStartOffsets(ctx, topic)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", topic, err)
+	}
+	ends, err := c.adm.ListEndOffsets(ctx, topic)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", topic, err)
+	}
+	left := map[int32]int64{} // where it ends
+	from := map[int32]kgo.Offset{}
+	for p, e := range ends[topic] {
+		if s, ok := starts.Lookup(topic, p); ok && s.Offset < e.Offset {
+			left[p], from[p] = e.Offset, kgo.NewOffset().At(s.Offset)
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	// Markers are kept, because a log may end in one.
+	cl, err := c.dial(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}), kgo.KeepControlRecords())
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	for len(left) > 0 {
+		fs := cl.PollFetches(ctx)
+		if err := fs.Err0(); err != nil {
+			return fmt.Errorf("read %s: %w", topic, err)
+		}
+		for it := fs.RecordIter(); !it.Done(); {
+			r := it.Next()
+			if !r.Attrs.IsControl() {
+				if err := each(r); err != nil {
+					return err
+				}
+			}
+			if r.Offset+1 >= left[r.Partition] {
+				delete(left, r.Partition)
+			}
+		}
+	}
+	return nil
+}
