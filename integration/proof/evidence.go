@@ -12,8 +12,8 @@ import (
 type Evidence struct {
 	Order   engine.Order  // what was asked of the engine
 	Dedupe  bool          // business keys were looked at: a record whose copy has ended is settled
-	Session time.Duration // after which the group throws a silent member out
-	Drain   time.Duration // Config.DrainTimeout
+	Session time.Duration // after which the group throws a silent member out. Default: the engine's
+	Drain   time.Duration // Config.DrainTimeout. Default: the engine's
 
 	Records     []Record     // of the topics, whether they still exist or not
 	Lines       []Line       // the journal, in the order in which it was written

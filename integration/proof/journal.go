@@ -85,13 +85,15 @@ type BatchHandler func(ctx context.Context, b *engine.Batch) (failed []error)
 // WrapBatch is Wrap for batches. All of a batch begin together, and end together.
 func (j *Journal) WrapBatch(h BatchHandler, member string) engine.BatchHandler {
 	return engine.BatchHandlerFunc(func(ctx context.Context, b *engine.Batch) error {
+		word := Begun
 		for i, r := range b.Records {
-			if err := j.write(Begun, member, r); err != nil {
+			if err := j.write(word, member, r); err != nil {
 				for _, r := range b.Records[:i] {
 					_ = j.write(Failed, member, r)
 				}
 				return err
 			}
+			word = Along
 		}
 		done := false
 		defer func() {

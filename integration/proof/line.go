@@ -17,6 +17,7 @@ type Word byte
 // The words.
 const (
 	Begun  Word = 'b' // a handler has begun a record
+	Along  Word = 'a' // it has begun this one, too, in the batch of the one that it began before
 	Ended  Word = 'e' // it has ended it with success
 	Failed Word = 'f' // the attempt has failed, or was given up
 )
@@ -82,11 +83,13 @@ func (l *Line) String() string { return strings.TrimSuffix(string(l.Append(nil))
 func ParseLine(text string) (l Line, err error) {
 	fields := strings.SplitN(text, " ", 8)
 	if len(fields) != 8 || len(fields[0]) != 1 {
-		return l, errors.New("it does not have nine fields")
+		return l, errors.New("it has too few fields")
 	}
 	l.Word = Word(fields[0][0])
-	if l.Word != Begun && l.Word != Ended && l.Word != Failed {
-		return l, fmt.Errorf("%q is not b, e or f", fields[0])
+	switch l.Word {
+	case Begun, Along, Ended, Failed:
+	default:
+		return l, fmt.Errorf("%q is not a, b, e or f", fields[0])
 	}
 	l.Member, l.Topic = fields[2], fields[4]
 	generation, sequence, _ := strings.Cut(fields[3], "/")

@@ -46,7 +46,7 @@ func (v *Verdict) Add(w *Verdict) {
 	v.Findings = append(v.Findings, w.Findings...)
 }
 
-// Fault names what a finding is about: a field of the verdict, or Foreign.
+// Fault names what a finding is about: a field of the verdict, or Rewound or Foreign, which have none.
 type Fault string
 
 // The faults.
@@ -58,6 +58,7 @@ const (
 	Redone                  Fault = "redone"
 	BusinessDuplicate       Fault = "business_duplicates"
 	Stuck                   Fault = "stuck"
+	Rewound                 Fault = "rewound" // what was committed went back, and no operator had done it
 	Foreign                 Fault = "foreign" // handled, and never produced or of an aborted transaction; or evidence that contradicts itself
 )
 
