@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"regexp"
 	"slices"
 	"strconv"
@@ -82,6 +83,27 @@ func (e *Engine) checkAll(ctx context.Context) error {
 	if err := e.checkBrokers(ctx); err != nil {
 		return err
 	}
+	for {
+		err := e.checkRights(ctx)
+		var dial *net.OpError
+		var dns *net.DNSError
+		if !errors.As(err, &dial) || dial.Op != "dial" || errors.As(err, &dns) {
+			return err
+		}
+		// A broker is there, and not the one that this needs, as in a rolling restart.
+		e.once("unreachable", Event{Name: EventUnreachable, Partition: -1, Err: err, Hint: fmt.Sprintf("tried again for StartTimeout (%v)", e.cfg.StartTimeout)})
+		timer, stop := after(250 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			stop()
+			return err
+		case <-timer:
+		}
+	}
+}
+
+// checkRights checks the topics and the group.
+func (e *Engine) checkRights(ctx context.Context) error {
 	topics, err := e.checkSources(ctx)
 	if err != nil {
 		return err

@@ -2,8 +2,12 @@ package engine
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -11,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -277,4 +282,32 @@ func TestInstanceIDInUse(t *testing.T) {
 		}
 		a.stop()
 	}, kfake.BrokerConfigs(map[string]string{"group.consumer.heartbeat.interval.ms": "500", "group.consumer.session.timeout.ms": "30000"}))
+}
+
+// C8, C9: a member that starts while the group's coordinator is down, as in a rolling restart, waits for it rather than end.
+func TestCoordinatorIsDownAtStart(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		var log callLog
+		w.produce(0, "a")
+		down := w.cluster.CoordinatorFor(testGroup)
+		up := 1 - down
+		var back atomic.Bool
+		c := w.config(func(_ context.Context, r *Record) error { log.add(r); return nil })
+		c.Brokers = []string{fmt.Sprintf("127.0.0.1:%d", 9093+up)}
+		c.KgoOpts = append(c.KgoOpts, kgo.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if !back.Load() && strings.HasSuffix(addr, fmt.Sprint(9093+down)) {
+				return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+			}
+			return w.net.DialContext(ctx, network, addr)
+		}))
+		m := w.launch(c)
+		m.awaitName(EventUnreachable)
+		time.Sleep(3 * time.Second)
+		back.Store(true)
+		w.eventually("it consumes", func() bool { return w.committed("t", 0) == 1 })
+		if m.count(EventUnreachable) != 1 {
+			t.Errorf("%v", m.names())
+		}
+		m.stop()
+	}, kfake.NumBrokers(2), kfake.Ports(9093, 9094))
 }
