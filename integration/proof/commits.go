@@ -75,7 +75,7 @@ func (j *judge) commit(c *Commit) {
 func (j *judge) amidReset(c *Commit) bool {
 	for i := range j.Incidents {
 		in := &j.Incidents[i]
-		if in.What == Reset && in.Partition == c.Partition && (in.Topic == "" || in.Topic == c.Topic) && c.From.Before(in.To) && c.At.After(in.From) {
+		if in.What == Reset && in.Partition == c.Partition && (in.Topic == "" || in.Topic == c.Topic) && !c.From.After(in.To) && !c.At.Before(in.From) {
 			return true
 		}
 	}

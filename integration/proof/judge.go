@@ -157,26 +157,28 @@ func (j *judge) laneOf(r *record) string {
 // plan puts into order what is not in the journal.
 func (j *judge) plan() {
 	add := func(at time.Time, do func()) { j.events = append(j.events, event{at.UnixNano(), do}) }
+	// Under virtual time much happens at the very same instant. What was written then may have been before what was read or done then.
+	after := func(at time.Time, do func()) { add(at.Add(1), do) }
 	for i := range j.DeadLetters {
 		add(j.DeadLetters[i].At, func() { j.deadLetter(&j.DeadLetters[i]) })
 	}
 	for i := range j.Commits {
-		add(j.Commits[i].At, func() { j.commit(&j.Commits[i]) })
+		after(j.Commits[i].At, func() { j.commit(&j.Commits[i]) })
 	}
 	for i := range j.Marks {
-		add(j.Marks[i].At, func() { j.mark(&j.Marks[i]) })
+		after(j.Marks[i].At, func() { j.mark(&j.Marks[i]) })
 	}
 	for i := range j.Incidents {
 		in := &j.Incidents[i]
 		switch in.What {
 		case Killed, Stopping:
 			if !in.To.IsZero() {
-				add(in.To, func() { j.dies(in) })
+				after(in.To, func() { j.dies(in) })
 			}
 		case Reset:
 			add(in.From, func() { j.reset(in) })
 		case StoreLost:
-			add(in.From, func() { j.storeLost(in) })
+			after(in.From, func() { j.storeLost(in) })
 		}
 	}
 	slices.SortStableFunc(j.events, func(a, b event) int { return cmp.Compare(a.at, b.at) })

@@ -21,9 +21,10 @@ import (
 type Client struct {
 	Topic, Group string
 
-	opts []kgo.Opt // to reach the brokers
-	cl   *kgo.Client
-	adm  *kadm.Client
+	opts     []kgo.Opt   // to reach the brokers
+	producer *kgo.Client // made anew when partitions are added: a client learns of those when it likes
+	cl       *kgo.Client
+	adm      *kadm.Client
 
 	mu         sync.Mutex
 	partitions int
@@ -34,12 +35,30 @@ type Client struct {
 // New makes a client that reaches the brokers by these options.
 func New(topic, group string, opts ...kgo.Opt) (*Client, error) {
 	c := &Client{Topic: topic, Group: group, opts: opts, produced: map[int32]map[int64]proof.Record{}}
-	cl, err := c.dial(kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
+	var err error
+	if c.cl, err = c.dial(); err != nil {
 		return nil, err
 	}
-	c.cl, c.adm = cl, kadm.NewClient(cl)
+	c.adm = kadm.NewClient(c.cl)
+	if err := c.newProducer(); err != nil {
+		c.cl.Close()
+		return nil, err
+	}
 	return c, nil
+}
+
+func (c *Client) newProducer() error {
+	cl, err := c.dial(kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.producer != nil {
+		c.producer.Close()
+	}
+	c.producer = cl
+	return nil
 }
 
 // quick are the settings that make clients see soon that a broker is back.
@@ -52,7 +71,10 @@ func (c *Client) dial(opts ...kgo.Opt) (*kgo.Client, error) {
 }
 
 // Close ends the client.
-func (c *Client) Close() { c.cl.Close() }
+func (c *Client) Close() {
+	c.producer.Close()
+	c.cl.Close()
+}
 
 // Create makes the topic.
 func (c *Client) Create(ctx context.Context, partitions int, replication int16, configs map[string]string) error {
@@ -105,7 +127,7 @@ func (c *Client) remember(ms []schedule.Message, rs []*kgo.Record, aborted bool)
 // Produce writes messages and waits until they are acknowledged.
 func (c *Client) Produce(ctx context.Context, ms []schedule.Message) error {
 	rs := c.records(ms)
-	if err := c.cl.ProduceSync(ctx, rs...).FirstErr(); err != nil {
+	if err := c.producer.ProduceSync(ctx, rs...).FirstErr(); err != nil {
 		return fmt.Errorf("produce: %w", err)
 	}
 	c.remember(ms, rs, false)
@@ -160,7 +182,7 @@ func (c *Client) AddPartitions(ctx context.Context, n int) error {
 		return fmt.Errorf("add partitions: %w", err)
 	}
 	c.Has(to)
-	return nil
+	return c.newProducer()
 }
 
 // Reset sets the group's offset of a partition back to a share of what is committed, once the group has no members; -1: nothing was

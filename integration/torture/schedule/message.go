@@ -103,9 +103,10 @@ func (m *Messages) Next(n, partitions int, abort bool) []Message {
 			if m.rng.IntN(4) == 0 {
 				back = 1 + m.rng.IntN(len(m.sent))
 			}
-			msg.ID = m.sent[len(m.sent)-back]
-			msg.Work = m.work(msg.ID)
-			continue
+			if id := m.sent[len(m.sent)-back]; !m.crash[id] { // each copy would be a crash loop of its own
+				msg.ID, msg.Work = id, m.work(id)
+				continue
+			}
 		}
 		msg.ID = "id" + strconv.Itoa(len(m.sent))
 		if abort {

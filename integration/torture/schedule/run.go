@@ -68,6 +68,7 @@ type runner struct {
 
 	busy  sync.WaitGroup // steps under way
 	lanes [Hosts + 3]sync.Mutex
+	reset sync.RWMutex // held by an operator who needs a group without members
 
 	mu        sync.Mutex
 	lives     [Hosts + 1]int // so many so far
@@ -174,7 +175,7 @@ func (run *runner) take(ctx context.Context, s Step) error {
 		run.log.Printf("compact")
 		return w.Compact(in)
 	case Reset:
-		return run.reset(s)
+		return run.rewind(s)
 	case DeadLetters:
 		return run.during(ctx, s, proof.Note, "", func() error { return w.DeadLetters(in, false) }, func() error { return w.DeadLetters(in, true) })
 	case Delay, Cut, HalfOpen:
@@ -235,8 +236,10 @@ func (run *runner) roll(ctx context.Context, s Step) error {
 	return nil
 }
 
-// reset stops all members, as an operator must, and starts them again.
-func (run *runner) reset(s Step) error {
+// rewind stops all members, as an operator must, and starts them again.
+func (run *runner) rewind(s Step) error {
+	run.reset.Lock()
+	defer run.reset.Unlock()
 	run.log.Printf("reset: stop all members")
 	stopped := run.stopAll()
 	from := time.Now()
