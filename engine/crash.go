@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -174,7 +175,10 @@ func (e *Engine) mayStart(t *task, i int, ep *epoch, it *item) bool {
 	}
 	ep.crash.announced(offset, before+1)
 	ctx := ep.ctx.Load()
-	err := e.commit(ctx, []*epoch{ep}, e.cfg.CommitTimeout)
+	err := e.makeDurable(ctx)
+	if err == nil {
+		err = e.commit(ctx, []*epoch{ep}, e.cfg.CommitTimeout)
+	}
 	if err == nil && ep.is(phaseClosed) { // nothing was sent
 		err = errLost
 	}
@@ -192,6 +196,17 @@ func (e *Engine) mayStart(t *task, i int, ep *epoch, it *item) bool {
 	}
 	ep.crash.start(offset)
 	return true
+}
+
+// makeDurable has what ended before be in the commit that announces a record. Else the next process would handle it again first, and
+// its announcement would take the place of that of the record which ends the process.
+func (e *Engine) makeDurable(ctx context.Context) error {
+	if e.marks.store == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.CommitTimeout)
+	defer cancel()
+	return e.marks.store.Flush(ctx)
 }
 
 // told says whether the group's commit names the record that is about to start.

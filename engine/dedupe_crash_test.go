@@ -184,3 +184,38 @@ func TestCrashPoints(t *testing.T) {
 		}
 	}
 }
+
+// A record that ends its process at once is given up as soon with a store as without one: what ended right before it is made durable
+// before it is announced, or each process would handle that again, and count the record that ends it as new. C8; found by a torture seed.
+func TestCrashLoopWithAStore(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		w.produce(0, "a", "x", "b")
+		m := w.machine(nil)
+		lives := 0
+		for ; w.committed("t", 0) < 3; lives++ {
+			if lives == 2*uncleanLimit+6 {
+				w.Fatalf("%d processes have ended, and %d are committed", lives, w.committed("t", 0))
+			}
+			died := make(chan *machine, 1)
+			c := m.once(byValue, func(_ context.Context, r *Record) error {
+				if string(r.Value) == "x" {
+					died <- m.crash(0)
+					return errDead
+				}
+				return m.did(string(r.Value))
+			})
+			c.Order, c.Dedupe.MaxDelay = OrderPartition, 50*time.Millisecond
+			m.start(c)
+			select {
+			case next := <-died:
+				m.bury()
+				m = next
+			case <-time.After(20 * time.Second): // nothing has ended it
+			}
+		}
+		if n := len(m.member.all(EventDeadLettered)); n != 1 {
+			w.Errorf("%d dead letters after %d processes", n, lives)
+		}
+		m.member.stop()
+	})
+}
