@@ -21,8 +21,8 @@ test-kafka: ## tests against a real Kafka, started by the tests (Java and Maven 
 	cd integration && $(GO) test $(RACE) -count=1 -timeout 15m ./...
 
 .PHONY: test-torture
-test-torture: ## kill -9 at random instants, GAPLESS_KILLS (200) times; GAPLESS_SEED repeats a plan, GAPLESS_TORTURE_BROKER=real takes a real Kafka
-	cd integration && GAPLESS_KILLS=$${GAPLESS_KILLS:-200} $(GO) test -count=1 -timeout 60m -run TestTorture -v ./torture
+test-torture: ## kill -9 a member with a store at random instants, GAPLESS_KILLS (200) times; GAPLESS_SEED repeats a plan, GAPLESS_TORTURE_BROKER=real takes a real Kafka
+	cd integration && GAPLESS_KILLS=$${GAPLESS_KILLS:-200} $(GO) test -count=1 -timeout 60m -run TestTorture -v ./torture/store
 
 .PHONY: fuzz
 fuzz: ## every fuzz test for FUZZTIME (5s) each; their seeds run with `make test`

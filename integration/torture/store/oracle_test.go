@@ -1,4 +1,4 @@
-package torture
+package store
 
 // What this is worth: each of these faults was put into the engine or the store once, and 16 kills, under one seed, ended in the faults
 // named beside it.
