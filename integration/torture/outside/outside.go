@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/gaplesshq/gapless/integration/proof"
 	"github.com/gaplesshq/gapless/integration/torture/schedule"
@@ -181,8 +182,46 @@ func (c *Client) AddPartitions(ctx context.Context, n int) error {
 	if err != nil {
 		return fmt.Errorf("add partitions: %w", err)
 	}
+	if err := c.everywhere(ctx, to); err != nil {
+		return fmt.Errorf("add partitions: %w", err)
+	}
 	c.Has(to)
 	return c.newProducer()
+}
+
+// everywhere returns when all brokers that answer know of so many partitions. A producer that asks one that does not refuses to write to the
+// new ones.
+func (c *Client) everywhere(ctx context.Context, partitions int) error {
+	brokers, err := c.adm.ListBrokers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, b := range brokers {
+		if err := again(ctx, func() error { return c.knows(ctx, b.NodeID, partitions) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// knows is nil where a broker knows of so many partitions, or does not answer: it may be down, and will know when it is back.
+func (c *Client) knows(ctx context.Context, broker int32, partitions int) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	req := kmsg.NewPtrMetadataRequest()
+	t := kmsg.NewMetadataRequestTopic()
+	t.Topic = kmsg.StringPtr(c.Topic)
+	req.Topics = append(req.Topics, t)
+	resp, err := c.cl.Broker(int(broker)).Request(ctx, req)
+	if err != nil {
+		return nil //nolint:nilerr // see above
+	}
+	for _, t := range resp.(*kmsg.MetadataResponse).Topics {
+		if len(t.Partitions) >= partitions {
+			return nil
+		}
+	}
+	return fmt.Errorf("broker %d does not know of %d partitions yet", broker, partitions)
 }
 
 // Reset sets the group's offset of a partition back to a share of what is committed, once the group has no members; -1: nothing was

@@ -193,8 +193,8 @@ func (run *runner) crashed(ctx context.Context, c Crash) {
 	}
 	go func() {
 		if sleep(ctx, ctx, time.Second) {
-			run.reset.RLock()
-			defer run.reset.RUnlock()
+			run.operator.RLock() // who wants to have no members stops this as well
+			defer run.operator.RUnlock()
 			run.try(ctx, c.Member.Host, Step{Action: Start, Member: c.Member.Host})
 		}
 	}()

@@ -68,7 +68,8 @@ type runner struct {
 
 	busy  sync.WaitGroup // steps under way
 	lanes [Hosts + 3]sync.Mutex
-	reset sync.RWMutex // held by an operator who needs a group without members
+
+	operator sync.RWMutex // held for writing while no members may run
 
 	mu        sync.Mutex
 	lives     [Hosts + 1]int // so many so far
@@ -175,7 +176,7 @@ func (run *runner) take(ctx context.Context, s Step) error {
 		run.log.Printf("compact")
 		return w.Compact(in)
 	case Reset:
-		return run.rewind(s)
+		return run.reset(s)
 	case DeadLetters:
 		return run.during(ctx, s, proof.Note, "", func() error { return w.DeadLetters(in, false) }, func() error { return w.DeadLetters(in, true) })
 	case Delay, Cut, HalfOpen:
@@ -236,10 +237,10 @@ func (run *runner) roll(ctx context.Context, s Step) error {
 	return nil
 }
 
-// rewind stops all members, as an operator must, and starts them again.
-func (run *runner) rewind(s Step) error {
-	run.reset.Lock()
-	defer run.reset.Unlock()
+// reset stops all members, as an operator must, and starts them again.
+func (run *runner) reset(s Step) error {
+	run.operator.Lock()
+	defer run.operator.Unlock()
 	run.log.Printf("reset: stop all members")
 	stopped := run.stopAll()
 	from := time.Now()
