@@ -21,8 +21,9 @@ test-kafka: ## tests against a real Kafka, started by the tests (Java and Maven 
 	cd integration && $(GO) test $(RACE) -count=1 -timeout 15m ./...
 
 .PHONY: test-torture
-test-torture: ## kill -9 a member with a store at random instants, GAPLESS_KILLS (200) times; GAPLESS_SEED repeats a plan, GAPLESS_TORTURE_BROKER=real takes a real Kafka
+test-torture: ## GAPLESS_KILLS (200) kills of a member with a store, then GAPLESS_ROUNDS (10) rounds of all faults on three real brokers; GAPLESS_SEED repeats them
 	cd integration && GAPLESS_KILLS=$${GAPLESS_KILLS:-200} $(GO) test -count=1 -timeout 60m -run TestTorture -v ./torture/store
+	$(GO) run ./integration/torture --rounds $${GAPLESS_ROUNDS:-10} --seed $${GAPLESS_SEED:-0}
 
 .PHONY: fuzz
 fuzz: ## every fuzz test for FUZZTIME (5s) each; their seeds run with `make test`
