@@ -58,10 +58,10 @@ func command(ctx context.Context, args []string, out, errs io.Writer) int {
 	o, help, err := parse(args)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
-		fmt.Fprint(out, help)
+		_, _ = fmt.Fprint(out, help)
 		return exitGood
 	case err != nil:
-		fmt.Fprintf(errs, "torture: %v; see --help\n", err)
+		_, _ = fmt.Fprintf(errs, "torture: %v; see --help\n", err)
 		return exitUsage
 	}
 	return torture(ctx, o, out, errs)

@@ -71,12 +71,12 @@ func (s *score) line() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s  rounds %d", time.Since(s.began).Round(time.Second), s.total.Rounds)
+	_, _ = fmt.Fprintf(&b, "%s  rounds %d", time.Since(s.began).Round(time.Second), s.total.Rounds)
 	if s.rounds > 0 {
-		fmt.Fprintf(&b, "/%d", s.rounds)
+		_, _ = fmt.Fprintf(&b, "/%d", s.rounds)
 	}
 	wrong := len(s.total.Findings)
-	fmt.Fprintf(&b, "  kills %d  records %d  lost %d  redone %d of %d allowed  wrong %d", s.kills.Load(), s.records.Load(),
+	_, _ = fmt.Fprintf(&b, "  kills %d  records %d  lost %d  redone %d of %d allowed  wrong %d", s.kills.Load(), s.records.Load(),
 		s.total.Lost, s.total.Redone, s.total.RedoneAllowed, wrong)
 	var now []*playing
 	for p := range s.running {
@@ -84,7 +84,7 @@ func (s *score) line() string {
 	}
 	slices.SortFunc(now, func(a, b *playing) int { return a.number - b.number })
 	for _, p := range now {
-		fmt.Fprintf(&b, " | %d: %s", p.number, time.Since(p.began).Round(time.Second))
+		_, _ = fmt.Fprintf(&b, " | %d: %s", p.number, time.Since(p.began).Round(time.Second))
 		if doing := p.doing.Load(); doing != nil {
 			b.WriteString(" " + *doing)
 		}
@@ -150,13 +150,13 @@ func (v *screen) draw() {
 	}
 	text := v.score.line()
 	if !v.live {
-		fmt.Fprintln(v.out, text)
+		_, _ = fmt.Fprintln(v.out, text)
 		return
 	}
 	if w := v.width(); len(text) >= w {
 		text = text[:w-1]
 	}
-	fmt.Fprintf(v.out, "\r\x1b[K%s", text)
+	_, _ = fmt.Fprintf(v.out, "\r\x1b[K%s", text)
 	v.drawn = true
 }
 
@@ -168,13 +168,13 @@ func (v *screen) say(format string, args ...any) {
 		return
 	}
 	v.clear()
-	fmt.Fprintf(v.out, format+"\n", args...)
+	_, _ = fmt.Fprintf(v.out, format+"\n", args...)
 }
 
 // clear takes the line away. The lock is held.
 func (v *screen) clear() {
 	if v.drawn {
-		fmt.Fprint(v.out, "\r\x1b[K")
+		_, _ = fmt.Fprint(v.out, "\r\x1b[K")
 		v.drawn = false
 	}
 }

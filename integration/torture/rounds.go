@@ -20,7 +20,7 @@ import (
 func torture(ctx context.Context, o options, out, errs io.Writer) int {
 	dir, err := os.MkdirTemp("", "gapless-torture-")
 	if err != nil {
-		fmt.Fprintf(errs, "torture: %v\n", err)
+		_, _ = fmt.Fprintf(errs, "torture: %v\n", err)
 		return exitUsage
 	}
 	faults, left := o.faults.Without(supporter{})
@@ -207,10 +207,10 @@ func findings(v *proof.Verdict, most int) string {
 	var b strings.Builder
 	for i, f := range v.Findings {
 		if i == most {
-			fmt.Fprintf(&b, "  and %d more\n", len(v.Findings)-i)
+			_, _ = fmt.Fprintf(&b, "  and %d more\n", len(v.Findings)-i)
 			break
 		}
-		fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(f.String(), "\n", "\n  "))
+		_, _ = fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(f.String(), "\n", "\n  "))
 	}
 	return b.String()
 }
@@ -227,19 +227,19 @@ func verdictLine(v *proof.Verdict) string {
 func (p *player) report(v proof.Verdict, dir string, out, errs io.Writer) int {
 	code := exitGood
 	if len(p.broken) > 0 {
-		fmt.Fprintf(errs, "torture: %d rounds could not be judged, and do not count; files and brokers' logs: %s\n%v\n", len(p.broken), dir, errors.Join(p.broken...))
+		_, _ = fmt.Fprintf(errs, "torture: %d rounds could not be judged, and do not count; files and brokers' logs: %s\n%v\n", len(p.broken), dir, errors.Join(p.broken...))
 		code = exitUsage
 	}
 	if !v.OK() {
 		code = exitWrong
-		fmt.Fprintf(errs, "torture: %d rounds went wrong; files and brokers' logs: %s\n", len(p.failed), dir)
+		_, _ = fmt.Fprintf(errs, "torture: %d rounds went wrong; files and brokers' logs: %s\n", len(p.failed), dir)
 		for _, seed := range p.failed {
-			fmt.Fprintf(errs, "  %s\n", p.again(seed))
+			_, _ = fmt.Fprintf(errs, "  %s\n", p.again(seed))
 		}
 	}
 	if !p.json {
-		fmt.Fprintf(out, "kills of members: %d\n", p.score.kills.Load())
+		_, _ = fmt.Fprintf(out, "kills of members: %d\n", p.score.kills.Load())
 	}
-	fmt.Fprintln(out, verdictLine(&v))
+	_, _ = fmt.Fprintln(out, verdictLine(&v))
 	return code
 }

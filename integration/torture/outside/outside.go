@@ -214,7 +214,7 @@ func (c *Client) knows(ctx context.Context, broker int32, partitions int) error 
 	req.Topics = append(req.Topics, t)
 	resp, err := c.cl.Broker(int(broker)).Request(ctx, req)
 	if err != nil {
-		return nil //nolint:nilerr // see above
+		return nil // see above
 	}
 	for _, t := range resp.(*kmsg.MetadataResponse).Topics {
 		if len(t.Partitions) >= partitions {
