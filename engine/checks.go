@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"regexp"
 	"slices"
@@ -85,9 +86,7 @@ func (e *Engine) checkAll(ctx context.Context) error {
 	}
 	for {
 		err := e.checkRights(ctx)
-		var dial *net.OpError
-		var dns *net.DNSError
-		if !errors.As(err, &dial) || dial.Op != "dial" || errors.As(err, &dns) {
+		if !disconnected(err) {
 			return err
 		}
 		// A broker is there, and not the one that this needs, as in a rolling restart.
@@ -100,6 +99,13 @@ func (e *Engine) checkAll(ctx context.Context) error {
 		case <-timer:
 		}
 	}
+}
+
+// disconnected says whether a broker could not be reached, or the connection to it broke, in a way that heals.
+func disconnected(err error) bool {
+	var op *net.OpError
+	var dns *net.DNSError
+	return !errors.As(err, &dns) && (errors.As(err, &op) || errors.Is(err, io.EOF) || kgo.IsRetryableBrokerErr(err))
 }
 
 // checkRights checks the topics and the group.

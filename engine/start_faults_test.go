@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -284,8 +285,46 @@ func TestInstanceIDInUse(t *testing.T) {
 	}, kfake.BrokerConfigs(map[string]string{"group.consumer.heartbeat.interval.ms": "500", "group.consumer.session.timeout.ms": "30000"}))
 }
 
-// C8, C9: a member that starts while the group's coordinator is down, as in a rolling restart, waits for it rather than end.
+// C8, C9: a member that starts while the group's coordinator is down, as in a rolling restart, waits for it rather than end: where its
+// connections are refused, and where something before it takes them and then breaks them.
 func TestCoordinatorIsDownAtStart(t *testing.T) {
+	for name, dial := range map[string]func(network string) (net.Conn, error){
+		"refused": func(network string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+		},
+		"reset": func(string) (net.Conn, error) {
+			here, there := net.Pipe()
+			go func() {
+				_, _ = there.Read(make([]byte, 1))
+				_ = there.Close()
+			}()
+			return resetConn{here}, nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) { coordinatorIsDownAtStart(t, dial) })
+	}
+}
+
+// resetConn is a connection that is reset, as soon as it ends.
+type resetConn struct{ net.Conn }
+
+func (c resetConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		err = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+	}
+	return n, err
+}
+
+func (c resetConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if err != nil {
+		err = &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.ECONNRESET)}
+	}
+	return n, err
+}
+
+func coordinatorIsDownAtStart(t *testing.T, dial func(network string) (net.Conn, error)) {
 	inWorld(t, 1, func(w *world) {
 		var log callLog
 		w.produce(0, "a")
@@ -294,9 +333,10 @@ func TestCoordinatorIsDownAtStart(t *testing.T) {
 		var back atomic.Bool
 		c := w.config(func(_ context.Context, r *Record) error { log.add(r); return nil })
 		c.Brokers = []string{fmt.Sprintf("127.0.0.1:%d", 9093+up)}
+		c.StartTimeout = 5 * time.Minute // the client itself tries a while, too
 		c.KgoOpts = append(c.KgoOpts, kgo.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if !back.Load() && strings.HasSuffix(addr, fmt.Sprint(9093+down)) {
-				return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+				return dial(network)
 			}
 			return w.net.DialContext(ctx, network, addr)
 		}))
