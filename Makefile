@@ -30,6 +30,10 @@ fuzz: ## every fuzz test for FUZZTIME (5s) each; their seeds run with `make test
 	@set -e; for m in . cmd; do (cd $$m; for p in $$($(GO) list ./...); do \
 		for f in $$($(GO) test $(TAGS) -list '^Fuzz' $$p | grep '^Fuzz' || true); do echo "$$p $$f"; $(GO) test $(TAGS) -run '^$$' -fuzz "^$$f\$$" -fuzztime $${FUZZTIME:-5s} $$p; done; done); done
 
+.PHONY: test-seeds
+test-seeds: ## torture in one process under virtual time, GAPLESS_SEEDS (10,000) rounds; GAPLESS_SEED repeats one, GAPLESS_FAULTS chooses
+	cd integration && GAPLESS_SEEDS=$${GAPLESS_SEEDS:-10000} $(GO) test $(TAGS) -count=1 -timeout 24h -run TestSeeds -v ./torture/virtual | grep -v '^ *\(===\|--- PASS\)'
+
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## gofmt, go vet and the linters, in every module
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "not gofmt'ed:"; echo "$$unformatted"; exit 1; }

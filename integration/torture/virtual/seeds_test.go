@@ -43,38 +43,55 @@ func number(name string, otherwise uint64) uint64 {
 	return otherwise
 }
 
+// C1-C6, C9: whatever happens to the group, nothing is lost, no commit is ahead of the work, order holds, what is said to be settled is not done
+// again, no business duplicate runs, and in the end all is done. GAPLESS_SEEDS rounds from GAPLESS_FIRST_SEED on; GAPLESS_SEED is one, with its
+// events; GAPLESS_FAULTS are names as schedule.ParseFaults takes them. The last line is the verdict.
 func TestSeeds(t *testing.T) {
 	first, n := number("GAPLESS_FIRST_SEED", 1), number("GAPLESS_SEEDS", 20)
 	if one := number("GAPLESS_SEED", 0); one > 0 {
 		first, n = one, 1
 	}
+	faults := schedule.All()
+	if names := os.Getenv("GAPLESS_FAULTS"); names != "" {
+		var err error
+		if faults, err = schedule.ParseFaults(names); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var mu sync.Mutex
 	var all proof.Verdict
-	begun := time.Now()
+	begun, done := time.Now(), uint64(0)
 	t.Run("seeds", func(t *testing.T) {
 		for seed := first; seed < first+n; seed++ {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
-				v, r, log, err := round(t, seed, schedule.All())
+				v, r, log, err := round(t, seed, faults)
 				mu.Lock()
 				defer mu.Unlock()
 				all.Add(&v)
-				if err == nil && v.OK() && n > 1 {
-					return
+				if done++; done%100 == 0 {
+					fmt.Printf("%d of %d seeds, %v\n", done, n, time.Since(begun).Round(time.Second))
 				}
-				if err != nil || !v.OK() {
-					t.Errorf("seed %d: %v", seed, err)
+				if n == 1 || err != nil || !v.OK() {
+					t.Logf("%v\n%v", r, log)
 				}
-				fmt.Printf("%v\n%v\n", r, log)
 				for _, f := range v.Findings {
-					fmt.Println("SEED", seed, f)
+					t.Error(f)
 				}
-				fmt.Printf("SEED %d: %+v\n", seed, err)
+				if err != nil {
+					t.Errorf("the round broke: %v", err)
+				}
+				if t.Failed() {
+					t.Logf("again: GAPLESS_SEED=%d GAPLESS_FAULTS=%v go test -tags synctests -run TestSeeds ./torture/virtual", seed, faults)
+				}
 			})
 		}
 	})
 	all.Seed, all.Seconds = first, time.Since(begun).Seconds()
-	text, _ := json.Marshal(&all)
+	text, err := json.Marshal(&all)
+	if err != nil {
+		t.Error(err)
+	}
 	fmt.Printf("%s\n", text)
 }
 
