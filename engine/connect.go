@@ -97,6 +97,8 @@ func (c *Config) sideOpts(more ...kgo.Opt) ([]kgo.Opt, error) {
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(deadLetterPartitioner()),
 		kgo.RecordDeliveryTimeout(time.Minute),
+		// A client that is refused a producer id by an error that may pass asks again at once, as often as its records may be retried.
+		kgo.RecordRetries(20),
 	)
 	return append(append(opts, more...), c.userOpts()...), nil
 }

@@ -120,6 +120,7 @@ func New(cfg Config) (*Engine, error) {
 	e.workersPer.Store(int64(cfg.WorkersPerPartition))
 	e.metadataMax.Store(int64(max(cfg.Commit.MetadataBytes, 0)))
 	e.clock.init(e)
+	e.outs.linger = outputLinger
 	opts := workers.Options[*kgo.Record]{
 		Total:   cfg.Workers,
 		PerLane: cfg.WorkersPerPartition,

@@ -16,6 +16,9 @@ import (
 // later.
 const roomWait = 5 * time.Second
 
+// outputLinger is how long an output waits for others that go with it.
+const outputLinger = 5 * time.Millisecond
+
 // writeBackoffMax bounds the time between two tries of a write, and so how long its partition holds once the topic is back.
 const writeBackoffMax = 5 * time.Second
 

@@ -18,14 +18,12 @@ import (
 type writer struct {
 	linger time.Duration
 
-	mu     sync.Mutex
-	cl     *kgo.Client
-	closed bool
-	spent  sync.WaitGroup // clients that are being closed
+	mu      sync.Mutex
+	cl      *kgo.Client
+	closed  bool
+	looking bool           // whether the client is dead
+	looks   sync.WaitGroup // and what is closed because of it
 }
-
-// outputLinger is how long an output waits for others to go with.
-const outputLinger = 5 * time.Millisecond
 
 // get returns the client.
 func (w *writer) get(c *Config) (*kgo.Client, error) {
@@ -46,19 +44,44 @@ func (w *writer) get(c *Config) (*kgo.Client, error) {
 	return w.cl, nil
 }
 
-// failed is told of each error of a write. A client that was once refused a producer id never asks for one again, even when it
-// would be given one by now: the next write gets a new client.
+// failed is told of each error of a write. A client that was once refused a producer id never asks for one again, and fails whatever it
+// is given, long after the broker is well or the right to write is granted. Then the next write gets a new client.
 func (w *writer) failed(cl *kgo.Client, err error) {
-	if !errors.Is(err, kerr.ClusterAuthorizationFailed) {
+	if !refusedForGood(err) {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.cl != cl || w.closed {
+	if w.looking || w.closed || w.cl != cl {
 		return
 	}
-	w.cl = nil
-	w.spent.Go(cl.Close)
+	w.looking = true
+	w.looks.Go(func() {
+		dead := isDead(cl)
+		w.mu.Lock()
+		w.looking = false
+		if dead {
+			w.cl = nil
+		}
+		w.mu.Unlock()
+		if dead {
+			cl.Close() // nothing is in it: what was has failed
+		}
+	})
+}
+
+// isDead says whether a client has been refused a producer id for good. It knows at once where that is so.
+func isDead(cl *kgo.Client) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_, _, err := cl.ProducerID(ctx)
+	return refusedForGood(err)
+}
+
+// refusedForGood says that a broker gave an answer that will not become another by itself.
+func refusedForGood(err error) bool {
+	var code *kerr.Error
+	return errors.As(err, &code) && !code.Retriable
 }
 
 func (w *writer) flush(ctx context.Context) error {
@@ -74,12 +97,11 @@ func (w *writer) flush(ctx context.Context) error {
 func (w *writer) close() {
 	w.mu.Lock()
 	w.closed = true
-	cl := w.cl
 	w.mu.Unlock()
-	if cl != nil {
-		cl.Close()
+	w.looks.Wait()
+	if w.cl != nil {
+		w.cl.Close()
 	}
-	w.spent.Wait()
 }
 
 // flushAll waits until nothing is being produced any more.

@@ -2,14 +2,16 @@ package engine
 
 import (
 	"context"
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kmsg"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // C6: a key waits for the acknowledgement of its dead letter, and for nothing else: a hot key whose records are all dead-lettered
@@ -79,4 +81,54 @@ func TestWriteIsForbiddenAtFirst(t *testing.T) {
 			})
 		}
 	}
+}
+
+// C1, C9: a client that the broker refuses a producer id is dead for good. When the right to write is granted, what waits is written all the
+// same, without a restart.
+func TestProducerIDIsRefused(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		w.createOut()
+		w.produce(0, "bad", "good")
+		refused := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true, Err: kerr.ClusterAuthorizationFailed, Count: -1})
+
+		c := w.config(func(_ context.Context, r *Record) error {
+			if string(r.Value) == "bad" {
+				return Permanent(errBoom)
+			}
+			r.Emit(&kgo.Record{Topic: "out", Value: slices.Clone(r.Value)})
+			return nil
+		})
+		c.DeadLetter.BreakerRatio, c.Retry.Attempts = 1, 1000
+		m := w.start(c)
+		m.awaitName(EventDeadLetterFailed)
+		time.Sleep(time.Minute)
+		if ok, _ := m.e.Healthy(); ok || w.committed("t", 0) > 0 {
+			t.Errorf("healthy %v, committed %d", ok, w.committed("t", 0))
+		}
+		refused.Remove()
+		w.eventually("committed", func() bool { return w.committed("t", 0) == 2 })
+		w.eventually("healthy", func() bool { ok, _ := m.e.Healthy(); return ok })
+		m.stop()
+		w.dead("t.dlq", 1)
+		w.dead("out", 1)
+	})
+}
+
+// C8: a producer id that the broker can't give now is not asked for as fast as the network allows.
+func TestProducerIDIsNotToBeHad(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		w.produce(0, "bad")
+		asked := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true, Err: kerr.NotController, Count: -1})
+		c := w.config(func(context.Context, *Record) error { return Permanent(errBoom) })
+		c.DeadLetter.BreakerRatio = 1
+		m := w.start(c)
+		m.awaitName(EventDeadLetterFailed)
+		time.Sleep(time.Minute)
+		if n := asked.Hits(); n > 5000 {
+			t.Errorf("asked %d times in a minute", n)
+		}
+		asked.Remove()
+		w.eventually("committed", func() bool { return w.committed("t", 0) == 1 })
+		m.stop()
+	})
 }
