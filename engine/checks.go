@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -37,7 +34,7 @@ func (e *Engine) connect(ctx context.Context) error {
 		case <-check.Done():
 		}
 	}()
-	err = e.checkAll(check)
+	err = e.checkPatiently(check)
 	if err == nil {
 		err = e.openStore()
 	}
@@ -80,34 +77,6 @@ func (c *Config) memoryHint() string {
 		(c.MaxBytes+2*int64(c.FetchMaxBytes))>>20, c.MaxBytes>>20, c.FetchMaxBytes>>20, c.FetchMaxBatchBytes>>20)
 }
 
-func (e *Engine) checkAll(ctx context.Context) error {
-	if err := e.checkBrokers(ctx); err != nil {
-		return err
-	}
-	for {
-		err := e.checkRights(ctx)
-		if !disconnected(err) {
-			return err
-		}
-		// A broker is there, and not the one that this needs, as in a rolling restart.
-		e.once("unreachable", Event{Name: EventUnreachable, Partition: -1, Err: err, Hint: fmt.Sprintf("tried again for StartTimeout (%v)", e.cfg.StartTimeout)})
-		timer, stop := after(250 * time.Millisecond)
-		select {
-		case <-ctx.Done():
-			stop()
-			return err
-		case <-timer:
-		}
-	}
-}
-
-// disconnected says whether a broker could not be reached, or the connection to it broke, in a way that heals.
-func disconnected(err error) bool {
-	var op *net.OpError
-	var dns *net.DNSError
-	return !errors.As(err, &dns) && (errors.As(err, &op) || errors.Is(err, io.EOF) || kgo.IsRetryableBrokerErr(err))
-}
-
 // checkRights checks the topics and the group.
 func (e *Engine) checkRights(ctx context.Context) error {
 	topics, err := e.checkSources(ctx)
@@ -126,27 +95,13 @@ func (e *Engine) checkRights(ctx context.Context) error {
 	return nil
 }
 
-// checkBrokers reaches a broker. What cannot heal (credentials, certificates) fails at once; a broker that is not up yet is
-// tried until the deadline.
+// checkBrokers reaches a broker.
 func (e *Engine) checkBrokers(ctx context.Context) error {
-	for {
-		err := e.side.Ping(ctx)
-		if err == nil {
-			return nil
-		}
-		explained := explainConnect(e.cfg.Brokers, err)
-		if !strings.Contains(err.Error(), "connection refused") && !errors.Is(err, context.DeadlineExceeded) {
-			return explained
-		}
-		e.once("unreachable", Event{Name: EventUnreachable, Partition: -1, Err: explained, Hint: fmt.Sprintf("tried again for StartTimeout (%v)", e.cfg.StartTimeout)})
-		timer, stop := after(250 * time.Millisecond)
-		select {
-		case <-ctx.Done():
-			stop()
-			return explained
-		case <-timer:
-		}
+	err := e.side.Ping(ctx)
+	if err == nil {
+		return nil
 	}
+	return explainConnect(e.cfg.Brokers, err)
 }
 
 // checkSources checks the topics and notes their ids.
@@ -203,7 +158,7 @@ func (e *Engine) matching(all kadm.TopicDetails) kadm.TopicDetails {
 		}
 	}
 	if len(found) == 0 {
-		e.emit(Event{Name: EventConfigWarning, Partition: -1, Hint: fmt.Sprintf("no topic that this user may see (it needs READ) matches TopicPattern %q yet; waiting for one", e.cfg.TopicPattern)})
+		e.once("no match", Event{Name: EventConfigWarning, Partition: -1, Hint: fmt.Sprintf("no topic that this user may see (it needs READ) matches TopicPattern %q yet; waiting for one", e.cfg.TopicPattern)})
 	}
 	return found
 }
@@ -216,17 +171,7 @@ func (e *Engine) noteTopic(t kadm.TopicDetail) {
 
 // checkGroup checks that the group may be used, and learns its session timeout where the broker sets it.
 func (e *Engine) checkGroup(ctx context.Context) error {
-	_, err := e.adm.FetchOffsets(ctx, e.cfg.Group)
-	for kerr.IsRetriable(err) { // the first group of a new cluster: the broker makes its offsets topic only now
-		timer, stop := after(100 * time.Millisecond)
-		select {
-		case <-ctx.Done():
-			stop()
-			return fmt.Errorf("gapless: group %q: %w", e.cfg.Group, err)
-		case <-timer:
-		}
-		_, err = e.adm.FetchOffsets(ctx, e.cfg.Group)
-	}
+	_, err := e.adm.FetchOffsets(ctx, e.cfg.Group) // of a new cluster's first group it may fail: the broker makes its offsets topic only now
 	switch {
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
 		return fmt.Errorf("gapless: grant READ on group %q to this user: %w", e.cfg.Group, err)
