@@ -73,9 +73,8 @@ type Engine struct {
 	unsaved   error       // ErrLastCommit, and why
 	givenUp   []Abandoned // at a stop, while they waited for an acknowledgement; under mu
 	health    health
-	hider     *keyHider    // where keys are not to be seen
-	ended     atomic.Int64 // group sessions that ended in an error since the last assignment
-	joined    atomic.Bool  // the group has let this member in once
+	hider     *keyHider // where keys are not to be seen
+	sessions  sessions
 	eventMu   sync.Mutex
 }
 

@@ -3,8 +3,10 @@ package engine
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // A partition whose log has no leader when it is assigned can't begin: nobody says where its log begins and ends. The client gets it
@@ -111,4 +113,48 @@ func (e *Engine) beginLate() {
 	if len(starts) > 0 {
 		e.wakeCommit() // the claims
 	}
+}
+
+// A partition of which the coordinator does not say where the group is in it (an error for it alone in the answer to OffsetFetch) is
+// dropped by the client, which has reported the error and never asks again. So its epoch stays at its start, ill, until the coordinator
+// answers for it; then its topic is asked for anew, which interrupts the topic's other partitions, but only once.
+
+// lookForRefused finds those of them whose offsets are to be had now.
+func (e *Engine) lookForRefused(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for _, ep := range e.allEpochs() {
+		if !ep.is(phaseStarting) || !ep.stoppedFor(stopFetchError) || !e.offsetsToBeHad(ctx, ep) {
+			continue
+		}
+		e.mu.Lock()
+		if e.epochs[ep.tp] == ep {
+			e.adrift[ep.tp] = time.Time{} // due
+		}
+		e.mu.Unlock()
+	}
+}
+
+// offsetsToBeHad asks the coordinator where the group is in a partition.
+func (e *Engine) offsetsToBeHad(ctx context.Context, ep *epoch) bool {
+	req := kmsg.NewPtrOffsetFetchRequest()
+	g := kmsg.NewOffsetFetchRequestGroup()
+	g.Group = e.cfg.Group
+	t := kmsg.NewOffsetFetchRequestGroupTopic()
+	t.Topic, t.Partitions = ep.topic, []int32{ep.partition}
+	e.mu.Lock()
+	t.TopicID = e.topics[ep.topic].id
+	e.mu.Unlock()
+	g.Topics = append(g.Topics, t)
+	req.Groups = append(req.Groups, g)
+	resp, err := req.RequestWith(ctx, e.side)
+	if err != nil || len(resp.Groups) != 1 || resp.Groups[0].ErrorCode != 0 {
+		return false
+	}
+	for _, t := range resp.Groups[0].Topics {
+		for _, p := range t.Partitions {
+			return p.ErrorCode == 0
+		}
+	}
+	return false
 }

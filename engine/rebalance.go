@@ -22,9 +22,7 @@ var (
 // onAssigned begins an epoch for every partition. The client fetches offsets next (onOffsetsFetched, resolveStart), and
 // records only after that.
 func (e *Engine) onAssigned(_ context.Context, cl *kgo.Client, assigned map[string][]int32) {
-	e.joined.Store(true)
-	e.ended.Store(0)
-	e.health.set("group session", nil)
+	e.sessions.begin()
 	// The client keeps a pause across rebalances; ours begins anew with the epoch.
 	cl.ResumeFetchPartitions(assigned)
 	member, generation := cl.GroupMetadata()

@@ -93,6 +93,7 @@ func (e *Engine) resolveStart(ctx context.Context, offsets map[string]map[int32]
 	}
 	e.flushStore(ctx, e.cfg.CommitTimeout) // the rows come before the claims that name their store
 	e.claim(ctx, fresh)
+	e.sessionWell()
 	return offsets, nil
 }
 

@@ -42,6 +42,7 @@ func (e *Engine) logEndLoop(ctx context.Context) {
 		case <-e.topicKick:
 		}
 		again := logEndTick
+		e.lookForRefused(ctx)
 		e.resubscribe()
 		topics := e.watchedTopics()
 		e.forgetTopics(topics)

@@ -24,6 +24,8 @@ type stuckRecord struct {
 type watchdog struct {
 	stuck   map[stuckRecord]int64
 	stalled map[*epoch]bool
+	tails   map[*epoch]*tail // of those that are stalled: what seems to be compacted away
+	found   chan finding
 	seen    map[*epoch]progress
 	stale   bool      // the log ends are
 	alone   time.Time // since when nothing is assigned here
@@ -38,7 +40,7 @@ type progress struct {
 }
 
 func (e *Engine) watchLoop(ctx context.Context) {
-	w := watchdog{stuck: map[stuckRecord]int64{}, stalled: map[*epoch]bool{}, seen: map[*epoch]progress{}}
+	w := watchdog{stuck: map[stuckRecord]int64{}, stalled: map[*epoch]bool{}, tails: map[*epoch]*tail{}, found: make(chan finding), seen: map[*epoch]progress{}}
 	tick := time.NewTicker(watchTick)
 	defer tick.Stop()
 	for {
@@ -50,9 +52,10 @@ func (e *Engine) watchLoop(ctx context.Context) {
 		now := time.Now()
 		eps := e.allEpochs()
 		w.lookForStuck(e)
-		w.lookForStalled(e, eps, now)
+		w.lookForStalled(ctx, e, eps, now)
 		w.lookForFailingCommits(e, eps, now)
 		w.lookForIdle(e, eps, now)
+		e.lookAtSession(eps, now)
 		w.lookForStaleEnds(e, eps, now)
 		w.sizing.look(e, now)
 		e.buryZombies()
@@ -93,7 +96,9 @@ func stuckSubject(topic string, partition int32, offset int64) string {
 	return fmt.Sprintf("stuck %s[%d]@%d", topic, partition, offset)
 }
 
-func (w *watchdog) lookForStalled(e *Engine, eps []*epoch, now time.Time) {
+func stalledSubject(ep *epoch) string { return fmt.Sprintf("stalled %s[%d]", ep.topic, ep.partition) }
+
+func (w *watchdog) lookForStalled(ctx context.Context, e *Engine, eps []*epoch, now time.Time) {
 	live := map[*epoch]bool{}
 	for _, ep := range eps {
 		if !ep.is(phaseActive) {
@@ -109,7 +114,8 @@ func (w *watchdog) lookForStalled(e *Engine, eps []*epoch, now time.Time) {
 			w.seen[ep] = p
 			if w.stalled[ep] {
 				delete(w.stalled, ep)
-				e.health.set(fmt.Sprintf("stalled %s[%d]", ep.topic, ep.partition), nil)
+				delete(w.tails, ep)
+				e.health.set(stalledSubject(ep), nil)
 			}
 			continue
 		}
@@ -119,17 +125,21 @@ func (w *watchdog) lookForStalled(e *Engine, eps []*epoch, now time.Time) {
 		w.stalled[ep] = true
 		ev := Event{Name: EventStalled, Topic: ep.topic, Partition: ep.partition, Offset: frontier, Count: backlog, Took: now.Sub(was.at)}
 		ev.Name, ev.Hint = e.whyStalled(ep, next)
-		if ev.Hint != compactedHint {
-			e.health.set(fmt.Sprintf("stalled %s[%d]", ep.topic, ep.partition), errors.New(ev.Hint))
+		if ev.Hint == compactedHint { // so it seems
+			w.tails[ep] = &tail{stalled: ev, next: next}
+			continue
 		}
+		e.health.set(stalledSubject(ep), errors.New(ev.Hint))
 		e.emit(ev)
 	}
+	w.lookAtTails(ctx, e, now)
 	for ep := range w.seen {
 		if !live[ep] {
 			delete(w.seen, ep)
 			if w.stalled[ep] {
 				delete(w.stalled, ep)
-				e.health.set(fmt.Sprintf("stalled %s[%d]", ep.topic, ep.partition), nil)
+				delete(w.tails, ep)
+				e.health.set(stalledSubject(ep), nil)
 			}
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -150,5 +152,40 @@ func TestStaticMembers(t *testing.T) {
 				}, kfake.BrokerConfigs(map[string]string{"group.consumer.heartbeat.interval.ms": "500", "group.consumer.session.timeout.ms": "30000"}))
 			})
 		}
+	}
+}
+
+// C9: a broker that answers each fetch with an error for all of it, and a client that waits for another answer before it fetches, are not
+// taken for a log whose tail was compacted away.
+func TestFetchesThatBringNothing(t *testing.T) {
+	for name, spoil := range map[string]func(w *world) (mend func()){
+		"an error for the whole fetch": func(w *world) func() {
+			return w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, TopLevel: true, Err: kerr.UnknownServerError, Count: -1}).Remove
+		},
+		"the leader epoch is not told": func(w *world) func() { return w.stall(nil, kmsg.OffsetForLeaderEpoch) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 2, func(w *world) {
+				w.produce(0, "a", "b")
+				var at kadm.Offsets
+				at.Add(kadm.Offset{Topic: "t", Partition: 0, At: 1, LeaderEpoch: 0})
+				if err := w.adm.CommitAllOffsets(context.Background(), testGroup, at); err != nil {
+					t.Fatal(err)
+				}
+				mend := spoil(w)
+				c := w.config(func(context.Context, *Record) error { return nil })
+				m := w.start(c)
+				if ev := m.awaitName(EventStalled); ev.Err == nil {
+					t.Errorf("%+v", ev)
+				}
+				if ok, _ := m.e.Healthy(); ok {
+					t.Error("healthy")
+				}
+				mend()
+				w.eventually("committed", func() bool { return w.committed("t", 0) == 2 })
+				w.eventually("healthy", func() bool { ok, _ := m.e.Healthy(); return ok })
+				m.stop()
+			})
+		})
 	}
 }

@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// heldTooLong says that the instance id has been another member's for longer than a crashed one is remembered.
+func (e *Engine) heldTooLong() bool {
+	since, limit := e.clock.unreleased()
+	return since > limit+limit/4
+}
+
+// sessionError is an error that ended the group session; the client rejoins by itself.
+func (e *Engine) sessionError(err error) {
+	switch {
+	case errors.Is(err, kerr.UnreleasedInstanceID) && !e.heldTooLong():
+		e.emit(Event{Name: EventSessionEnded, Partition: -1, Err: err,
+			Hint: "the group still counts a member with this InstanceID: this one before a crash, which is let in when that session ends, or another that runs"})
+	case errors.Is(err, kerr.FencedInstanceID), errors.Is(err, kerr.UnreleasedInstanceID):
+		e.fail(fmt.Errorf("gapless: instance id %q is used by another live member of group %q; give every member its own InstanceID: %w", e.cfg.InstanceID, e.cfg.Group, err))
+	case errors.Is(err, kerr.GroupAuthorizationFailed) && !e.sessions.wasLetIn():
+		e.fail(e.groupForbidden(err))
+	case errors.Is(err, kerr.GroupAuthorizationFailed): // it was taken away while running, so it may come back
+		e.sessionRefused(e.groupForbidden(err))
+	case errors.Is(err, kerr.TopicAuthorizationFailed): // of KIP-848
+		e.sessionRefused(fmt.Errorf("gapless: grant READ and DESCRIBE on every topic of Topics to this user: %w", err))
+	case errors.Is(err, kerr.InconsistentGroupProtocol):
+		e.fail(fmt.Errorf("gapless: group %q uses another balancer or protocol than %q/%q; use the same in every member: %w", e.cfg.Group, e.cfg.Protocol, e.cfg.Balancer, err))
+	case errors.Is(err, kerr.InvalidSessionTimeout):
+		e.fail(fmt.Errorf("gapless: the broker refuses SessionTimeout %v (see its group.min/max.session.timeout.ms): %w", e.cfg.SessionTimeout, err))
+	default:
+		e.emit(Event{Name: EventSessionEnded, Partition: -1, Err: err, Hint: "the client rejoins the group"})
+		if e.sessions.end() >= 3 { // it rejoins for ever without being let in, or to be thrown out again
+			e.health.set("group session", err)
+		}
+	}
+}
+
+func (e *Engine) groupForbidden(err error) error {
+	return fmt.Errorf("gapless: grant READ on group %q to this user: %w", e.cfg.Group, err)
+}
+
+// sessionRefused says that the member is not let in until a right is given, which the client tries again and again.
+func (e *Engine) sessionRefused(err error) {
+	if n := e.sessions.end(); n == 1 || n%60 == 0 {
+		e.emit(Event{Name: EventSessionEnded, Partition: -1, Count: int64(n), Err: err, Hint: "the client tries to rejoin the group, and goes on once the right is there"})
+	}
+	e.health.set("group session", err)
+}
+
+// sessions counts the group sessions that ended in an error. An assignment alone proves nothing: the client may be given partitions again
+// and again, and lose them each time because it can't learn where they begin.
+type sessions struct {
+	mu    sync.Mutex
+	ended int       // since one was well
+	began time.Time // when the present one did; zero = there is none
+	letIn bool      // the group has let this member in once
+}
+
+// sessionWellAfter is how long a session lasts that is well, where it has nothing to begin.
+const sessionWellAfter = 10 * time.Second
+
+func (s *sessions) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.letIn = true
+	if s.began.IsZero() {
+		s.began = time.Now()
+	}
+}
+
+func (s *sessions) wasLetIn() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.letIn
+}
+
+func (s *sessions) end() (ended int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.began = time.Time{}
+	s.ended++
+	return s.ended
+}
+
+// sessionWell forgets the sessions that ended: the present one is well.
+func (e *Engine) sessionWell() {
+	e.sessions.mu.Lock()
+	e.sessions.ended = 0
+	e.sessions.mu.Unlock()
+	e.health.set("group session", nil)
+}
+
+// lookAtSession finds one that is well although nothing has begun in it.
+func (e *Engine) lookAtSession(eps []*epoch, now time.Time) {
+	e.sessions.mu.Lock()
+	lasts := e.sessions.ended > 0 && !e.sessions.began.IsZero() && now.Sub(e.sessions.began) >= sessionWellAfter
+	e.sessions.mu.Unlock()
+	if lasts && !slices.ContainsFunc(eps, func(ep *epoch) bool { return ep.is(phaseStarting) }) {
+		e.sessionWell()
+	}
+}
