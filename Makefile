@@ -9,7 +9,7 @@ BIN      := $(CURDIR)/.bin
 
 .PHONY: help
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 .PHONY: test
 test: ## unit, property and scenario tests (only Go needed); race detector where a C compiler is
@@ -33,6 +33,10 @@ fuzz: ## every fuzz test for FUZZTIME (5s) each; their seeds run with `make test
 .PHONY: test-seeds
 test-seeds: ## torture in one process under virtual time, GAPLESS_SEEDS (10,000) rounds; GAPLESS_SEED repeats one, GAPLESS_FAULTS chooses
 	cd integration && $(GO) test -c $(TAGS) -o $(BIN)/seeds ./torture/virtual && GAPLESS_SEEDS=$${GAPLESS_SEEDS:-10000} $(BIN)/seeds -test.run TestSeeds -test.timeout 24h
+
+.PHONY: test-mutations
+test-mutations: ## deliberate faults, one at a time: which test catches which; MUTATIONS is a regexp of names
+	$(GO) run ./integration/mutations -run '$(MUTATIONS)'
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## gofmt, go vet and the linters, in every module

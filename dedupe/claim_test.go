@@ -53,6 +53,7 @@ func (w *workers) run(t *testing.T, k Key, tag Tag, handle func() bool) Verdict 
 }
 
 // TestOfAThousandCopiesOneRuns (C5), and after a failure exactly one more.
+// Seen at rudderlabs/rudder-server#5602.
 func TestOfAThousandCopiesOneRuns(t *testing.T) {
 	for _, failures := range []int64{0, 1, 3} {
 		w := &workers{free: map[Tag]chan struct{}{}}
@@ -87,6 +88,8 @@ func TestOfAThousandCopiesOneRuns(t *testing.T) {
 	}
 }
 
+// TestOnlyTheOwnerReleases (C5): a claim that has ended, and one that was never held, release nothing and leave no mark.
+// Seen at rudderlabs/rudder-server#5602.
 func TestOnlyTheOwnerReleases(t *testing.T) {
 	s := open(t, "d", options(newHands()))
 	k := key(s, 1)

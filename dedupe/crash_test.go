@@ -210,6 +210,7 @@ func crashOptions(h *hands, fs vfs.FS) Options {
 // TestPowerLossBeforeEveryFileOperation (C5): before each operation that changes the file system, the machine loses power,
 // and nothing, half, or all of what was not synced survives. No acknowledged mark is lost, nothing else is seen, and the store
 // always opens.
+// Seen at cockroachdb/pebble#1165, cockroachdb/pebble#1212.
 func TestPowerLossBeforeEveryFileOperation(t *testing.T) {
 	r := random(t)
 	steps := 36

@@ -131,6 +131,7 @@ func faultRun(t *testing.T, r *rand.Rand, f *fault) (fatal bool) {
 
 // TestAFullDiskHoldsAndReleases (C5): while the log cannot be written, nothing becomes durable and Room waits; once it can,
 // what was given to Mark becomes durable by itself.
+// Seen at cockroachdb/pebble#270.
 func TestAFullDiskHoldsAndReleases(t *testing.T) {
 	for _, suffix := range []string{".log", ".sst"} {
 		t.Run(suffix, func(t *testing.T) {

@@ -73,6 +73,7 @@ func child(dir string) {
 
 // TestKilledProcessesLoseNothing (C5): a process that marks is killed again and again, at no moment in particular. What it had
 // reported is there, and what it had not begun is not. GAPLESS_KILLS says how often.
+// Seen at cockroachdb/pebble#1165.
 func TestKilledProcessesLoseNothing(t *testing.T) {
 	kills := 3
 	if n, err := strconv.Atoi(os.Getenv("GAPLESS_KILLS")); err == nil {

@@ -27,6 +27,7 @@ func TestAgainstAModel(t *testing.T) {
 }
 
 // TestAnIdleStoreDropsWhatHasEnded, and writes nothing else with it.
+// Seen at dgraph-io/badger#1124.
 func TestAnIdleStoreDropsWhatHasEnded(t *testing.T) {
 	h := newHands()
 	o := options(h)

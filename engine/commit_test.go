@@ -15,9 +15,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// C4, C9 (bugs A7, A9, A23, B8, B11): whatever a commit is answered with, once or for a long time, for one partition or for all:
+// C4, C9: whatever a commit is answered with, once or for a long time, for one partition or for all:
 // the codes are read partition by partition, what was refused is sent again, and while it is refused the engine is either
 // visibly ill or has said why it stopped.
+// Seen at astubbs/parallel-consumer#100, astubbs/parallel-consumer#470, confluentinc/parallel-consumer#597, twmb/franz-go (CommitOffsetsSync),
+// twmb/franz-go#1338.
 func TestCommitErrors(t *testing.T) {
 	for _, err := range []*kerr.Error{
 		kerr.UnknownMemberID, kerr.IllegalGeneration, kerr.RebalanceInProgress, kerr.NotCoordinator, kerr.CoordinatorNotAvailable,
@@ -88,7 +90,8 @@ func memberGone(code *kerr.Error) bool {
 		kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress}, code)
 }
 
-// C4 (bugs A9): the first commit is refused for one of two partitions. The next one sends that one alone.
+// C4: the first commit is refused for one of two partitions. The next one sends that one alone.
+// Seen at astubbs/parallel-consumer#470.
 func TestRefusedPartitionIsSentAgain(t *testing.T) {
 	inWorld(t, 2, func(w *world) {
 		m := w.start(brisk(w.config(func(context.Context, *Record) error { return nil })))
@@ -108,7 +111,8 @@ func TestRefusedPartitionIsSentAgain(t *testing.T) {
 	})
 }
 
-// C1 (bugs B4): records 4 to 9 are done while 3 runs: 3 is what is committed, and after a crash 3 comes again.
+// C1: records 4 to 9 are done while 3 runs: 3 is what is committed, and after a crash 3 comes again.
+// Seen at IBM/sarama#1840.
 func TestCommitStaysBelowTheUnfinished(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		gates := w.shut("v3")
@@ -134,8 +138,9 @@ func TestCommitStaysBelowTheUnfinished(t *testing.T) {
 	})
 }
 
-// C4 (bugs B5): one commit is in flight at a time, and what is sent for an epoch never goes back, however slow the broker is and
+// C4: one commit is in flight at a time, and what is sent for an epoch never goes back, however slow the broker is and
 // however many ask for a commit.
+// Seen at IBM/sarama#2940.
 func TestCommitsAreMonotoneAndOneAtATime(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		c := brisk(w.config(func(context.Context, *Record) error { return nil }))
@@ -214,6 +219,7 @@ func TestCommitPolicies(t *testing.T) {
 }
 
 // C2: a fetch with markers between its records settles as a whole: the records behind a marker are not taken for those before it.
+// Seen at spring-projects/spring-kafka#4258.
 func TestMarkersWithinAFetch(t *testing.T) {
 	for _, order := range []Order{OrderUnordered, OrderKey, OrderPartition} {
 		t.Run(string(order), func(t *testing.T) {
@@ -250,8 +256,9 @@ func TestMarkersWithinAFetch(t *testing.T) {
 	}
 }
 
-// C2 (bugs A13, B3): transaction markers, an aborted transaction and compaction leave holes; the commit passes them up to the end
+// C2: transaction markers, an aborted transaction and compaction leave holes; the commit passes them up to the end
 // of the log, and nothing is left in memory.
+// Seen at spring-projects/spring-kafka#4258, redpanda-data/connect#701.
 func TestHolesInOffsets(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		tx := w.client(kgo.TransactionalID("tx"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
@@ -293,7 +300,7 @@ func TestHolesInOffsets(t *testing.T) {
 		w.settled(m)
 		m.stop()
 
-		w.cluster.Compact()
+		w.compact()
 		log = callLog{}
 		w.produce(0, "g")
 		m = w.start(brisk(w.config(func(_ context.Context, r *Record) error { log.add(r); return nil })))
@@ -305,7 +312,8 @@ func TestHolesInOffsets(t *testing.T) {
 	})
 }
 
-// C3 (bugs A18): a topic that is deleted and created again is consumed from its first record on, however long it is by then.
+// C3: a topic that is deleted and created again is consumed from its first record on, however long it is by then.
+// Seen at twmb/franz-go#1426.
 func TestTopicIsCreatedAgain(t *testing.T) {
 	for _, n := range []int{10, 150} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -335,6 +343,7 @@ func TestTopicIsCreatedAgain(t *testing.T) {
 }
 
 // C8: the last commit of a revoke or a stop is tried again while the group is between two generations.
+// Seen at astubbs/parallel-consumer#100.
 func TestLastCommitIsTriedAgain(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		c := brisk(w.config(func(context.Context, *Record) error { return nil }))
@@ -352,6 +361,7 @@ func TestLastCommitIsTriedAgain(t *testing.T) {
 }
 
 // C4: an answer that says nothing of a partition is no acknowledgement: its offset stays dirty.
+// Seen at astubbs/parallel-consumer#470.
 func TestUnansweredPartition(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		var log callLog

@@ -116,6 +116,7 @@ func (w *world) atCommit(arrives bool, do func()) {
 
 // C1, C5: at whatever step the machine dies, a record is handled again or not exactly as promised for that step, and it is never lost. A
 // copy of it, sent afterwards, is handled only where keys are not looked at.
+// Seen at ThreeDotsLabs/watermill (deduplicator).
 func TestCrashPoints(t *testing.T) {
 	for _, x := range crashPoints {
 		for _, keyed := range []bool{true, false} {

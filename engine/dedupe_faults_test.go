@@ -97,6 +97,7 @@ func TestStoreCanNotBeOpened(t *testing.T) {
 
 // C5, C9: while the store can't write nothing starts and nothing is committed, and everybody who looks is told. When it can again,
 // everything is there and nothing is done twice.
+// Seen at cockroachdb/pebble#270.
 func TestDiskIsFull(t *testing.T) {
 	for _, keyed := range []bool{true, false} {
 		t.Run(fmt.Sprint("keyed ", keyed), func(t *testing.T) {

@@ -104,6 +104,7 @@ func TestCopiesAreHandledOnce(t *testing.T) {
 }
 
 // C5: what was not handled leaves no mark: a dead letter that is sent again runs, and so does what was skipped.
+// Seen at ThreeDotsLabs/watermill (deduplicator).
 func TestNoMarkWithoutSuccess(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		m := w.machine(nil)
@@ -138,6 +139,7 @@ func TestNoMarkWithoutSuccess(t *testing.T) {
 }
 
 // C5: the copy of a record that fails runs while that waits for its retry, and the retry finds that it has been done.
+// Seen at ThreeDotsLabs/watermill (deduplicator).
 func TestRetryFindsItDone(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		m := w.machine(nil)

@@ -161,7 +161,8 @@ func TestDeadLetterEnvelope(t *testing.T) {
 	})
 }
 
-// C1 (bugs A22, B23): the offset does not pass a dead letter that is not acknowledged, and passes it once it is.
+// C1: the offset does not pass a dead letter that is not acknowledged, and passes it once it is.
+// Seen at getsentry/arroyo#482, gmbyapa/kstream#23.
 func TestDeadLetterOutage(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		h := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t.dlq", Err: kerr.TopicAuthorizationFailed, Count: 3})
@@ -193,7 +194,8 @@ func TestDeadLetterOutage(t *testing.T) {
 	})
 }
 
-// A22: a dead letter that is too large falls back to the origin's address, visibly.
+// C1, C9: a dead letter that is too large falls back to the origin's address, visibly.
+// Seen at getsentry/arroyo#482.
 func TestDeadLetterTooLarge(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t.dlq", Err: kerr.MessageTooLarge, Count: 1})

@@ -14,10 +14,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// C3 (E1c of the client notes; bugs B1): a member that was thrown out learns it from a refused commit; its client rejoins under
+// C3: a member that was thrown out learns it from a refused commit; its client rejoins under
 // another member id and then reports its old partitions as revoked. A commit there would carry the new id, be accepted, and
 // rewind the new owner. Partition 0 has something to commit when the news comes; the others have only running handlers, which
 // finish during that revoke.
+// Seen at redpanda-data/connect#4477.
 func TestStaleCommitDoesNotRewind(t *testing.T) {
 	inWorld(t, 3, func(w *world) {
 		gates := w.shut("0-3", "1-3", "2-3")
@@ -69,8 +70,9 @@ func TestStaleCommitDoesNotRewind(t *testing.T) {
 	})
 }
 
-// C3, C9 (bugs B11): a member that was thrown out and is alone comes back and goes on: nothing is silent for ever. It learns of
+// C3, C9: a member that was thrown out and is alone comes back and goes on: nothing is silent for ever. It learns of
 // it by a heartbeat, or by a commit.
+// Seen at twmb/franz-go#1338.
 func TestThrownOutAndAlone(t *testing.T) {
 	for _, heartbeat := range []time.Duration{200 * time.Millisecond, 10 * time.Second} {
 		for _, p := range protocols {
@@ -150,7 +152,7 @@ func TestSuspendedAndResumed(t *testing.T) {
 		if !errors.Is(causes[0], errSuspended) {
 			w.Errorf("cause %v", causes[0])
 		}
-		if err := a.e.Commit(context.Background()); err != nil && !errors.Is(err, errSuspended) {
+		if err := a.e.Commit(context.Background()); !errors.Is(err, errSuspended) {
 			w.Errorf("commit: %v", err)
 		}
 		w.produce(0, "j=3")
@@ -273,6 +275,7 @@ func TestOneAnswerProvesNothing(t *testing.T) {
 
 // C3: whatever a handler returns once its partition is lost - success with outputs, a permanent failure, a hold - it is up to the
 // next owner: nothing is written, settled or stopped for it.
+// Seen at spring-projects/spring-kafka#4687.
 func TestOutcomeAfterLoss(t *testing.T) {
 	for _, outcome := range []string{"output", "permanent", "hold", "skip"} {
 		t.Run(outcome, func(t *testing.T) {

@@ -87,6 +87,7 @@ func (o *offline) mustPause(t *testing.T) {
 }
 
 // C7: a look at what changed comes to the same as a look at everything.
+// Seen at confluentinc/parallel-consumer#606.
 func TestFlowIsAFullRecomputation(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -302,4 +303,18 @@ func (w *world) expel(member string) {
 	lm.MemberID = member
 	req.Members = append(req.Members, lm)
 	_, _ = req.RequestWith(context.Background(), w.cl)
+}
+
+// compact removes from "t" all records but the last of each key.
+func (w *world) compact() {
+	w.Helper()
+	policy := "compact"
+	resp, err := w.adm.AlterTopicConfigs(context.Background(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "cleanup.policy", Value: &policy}}, "t")
+	if err == nil {
+		err = resp[0].Err
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.cluster.Compact()
 }

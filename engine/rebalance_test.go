@@ -45,7 +45,8 @@ func eachProtocol(t *testing.T, partitions int32, body func(w *world, config fun
 }
 
 // C1, C3: members come and go, and every record is handled and committed by the one that has it. Nothing is handled twice in a
-// clean rebalance, and nothing is lost. (bugs A1, A3)
+// clean rebalance, and nothing is lost.
+// Seen at confluentinc/parallel-consumer#826, confluentinc/parallel-consumer#909.
 func TestThreeMembersComeAndGo(t *testing.T) {
 	eachProtocol(t, 6, func(w *world, config func(HandlerFunc) Config) {
 		var log callLog
@@ -105,8 +106,9 @@ func (m *member) awaitRevoked(partition int32) Event {
 	return m.await("revoked", func(ev Event) bool { return ev.Name == EventRevoked && ev.Partition == partition })
 }
 
-// C1, C8 (bugs A1, A25, B12): a revoke waits for what runs and gives up what does not: it commits what is settled, not what was
+// C1, C3, C8: a revoke waits for what runs and gives up what does not: it commits what is settled, not what was
 // delivered, and no handler starts for the old epoch once it has returned.
+// Seen at confluentinc/parallel-consumer#826, smallrye/smallrye-reactive-messaging#1396, segmentio/kafka-go#1398, nuclio/nuclio#2988.
 func TestRevokeGivesUpTheQueue(t *testing.T) {
 	eachProtocol(t, 2, func(w *world, config func(HandlerFunc) Config) {
 		gates := w.shut("a0", "b0")
@@ -150,8 +152,9 @@ func TestRevokeGivesUpTheQueue(t *testing.T) {
 	})
 }
 
-// C8, C3 (bugs B14): a handler that outlives the drain deadline gets its context ended, the revoke returns by the drain deadline
+// C8, C3: a handler that outlives the drain deadline gets its context ended, the revoke returns by the drain deadline
 // and a commit's, and the record is handled by the next owner. The late return counts as stale and moves nothing.
+// Seen at twmb/franz-go, where a drain outlasts the rebalance timeout.
 func TestDrainDeadline(t *testing.T) {
 	eachProtocol(t, 2, func(w *world, config func(HandlerFunc) Config) {
 		gates := w.shut("k=a", "k=b")
@@ -186,8 +189,9 @@ func TestDrainDeadline(t *testing.T) {
 	})
 }
 
-// C3, C6 (bugs A5, A15, B1): A's handler holds a record while its partition goes to B and comes back. The second call of its key
+// C3, C6: A's handler holds a record while its partition goes to B and comes back. The second call of its key
 // does not start before the first has returned; the first one's completion is stale: it moves no frontier and no commit.
+// Seen at confluentinc/parallel-consumer#843, spring-projects/spring-kafka#4687, redpanda-data/connect#4477.
 func TestBackToTheSameMember(t *testing.T) {
 	eachProtocol(t, 2, func(w *world, config func(HandlerFunc) Config) {
 		gates := w.shut("k=0")
@@ -234,8 +238,9 @@ func TestBackToTheSameMember(t *testing.T) {
 	})
 }
 
-// C7 (bugs A16, B9): a partition that was full, and so paused at the client, when it went away flows again when it is back; one
+// C7: a partition that was full, and so paused at the client, when it went away flows again when it is back; one
 // that was kept over the rebalance resumes as well.
+// Seen at twmb/franz-go#1272, twmb/franz-go#507.
 func TestPausedPartitionsResume(t *testing.T) {
 	eachProtocol(t, 3, func(w *world, config func(HandlerFunc) Config) {
 		gates := w.shut("0-0", "1-0", "2-0")
@@ -267,8 +272,9 @@ func TestPausedPartitionsResume(t *testing.T) {
 	})
 }
 
-// C8 (bugs A6, B10): commits that the coordinator sits on do not hold a rebalance: the revoke ends by its deadlines, and
+// C8: commits that the coordinator sits on do not hold a rebalance: the revoke ends by its deadlines, and
 // consumption goes on.
+// Seen at confluentinc/parallel-consumer#857, twmb/franz-go#1200.
 func TestRevokeWithBlockedCommits(t *testing.T) {
 	eachProtocol(t, 2, func(w *world, config func(HandlerFunc) Config) {
 		var log callLog
@@ -296,7 +302,8 @@ func TestRevokeWithBlockedCommits(t *testing.T) {
 	})
 }
 
-// B13: empty and unknown partitions in a callback are nothing to it, and 100 rebalances in a row leave nothing behind.
+// C3, C8: empty and unknown partitions in a callback are nothing to it, and 100 rebalances in a row leave nothing behind.
+// Seen at open-telemetry/opentelemetry-collector-contrib#40920.
 func TestRebalanceChurn(t *testing.T) {
 	eachProtocol(t, 4, func(w *world, config func(HandlerFunc) Config) {
 		var log callLog

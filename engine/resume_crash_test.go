@@ -236,21 +236,23 @@ func TestUncleanEndsInARow(t *testing.T) {
 			})
 		})
 	}
-	t.Run("idle", func(t *testing.T) {
-		inWorld(t, 1, func(w *world) {
-			var log callLog
-			c := brisk(w.config(func(_ context.Context, r *Record) error { log.add(r); return nil }))
-			for range 5 {
-				m := w.start(c)
-				w.eventually("claimed", func() bool { return w.window(0).Unclean > 0 && m.part(0) != nil && m.part(0).Phase == "active" })
-				if m.count(EventCrashLoop) > 0 {
-					t.Error("suspected")
+	for name, values := range map[string][]string{"idle": nil, "idle behind records": {"0"}} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, 1, func(w *world) {
+				c := brisk(w.config(func(context.Context, *Record) error { return nil }))
+				w.produce(0, values...)
+				for range 5 {
+					m := w.start(c)
+					w.eventually("claimed", func() bool { return w.window(0).Unclean > 0 && m.part(0) != nil && m.part(0).Phase == "active" })
+					if m.count(EventCrashLoop) > 0 {
+						t.Error("suspected")
+					}
+					time.Sleep(time.Minute)
+					w.die(m)
 				}
-				time.Sleep(time.Minute)
-				w.die(m)
-			}
+			})
 		})
-	})
+	}
 }
 
 // C1: while the announcement can't be committed the record does not start, and that it was not started is no reason to give it up.

@@ -93,6 +93,7 @@ func TestTruncatedAndWrittenAnew(t *testing.T) {
 
 // C5: a topic that was deleted and created again uses its offsets, and its leader epochs, for other records. Nothing of it is passed
 // over: after a restart, while running, and where the broker knows no ids that would tell the two apart.
+// Seen at twmb/franz-go#1426.
 func TestRecreatedTopicIsHandledWhole(t *testing.T) {
 	const fewer = 8
 	recreate := func(w *world) {

@@ -172,6 +172,7 @@ func (o *twoOwners) look(s *snapshotter, claimed map[id]bool) window.Window {
 // C1, C5: the window of a second owner is that of the first joined with its own. While records are delivered, passed over and
 // finished it never claims what neither has settled, takes back nothing and is never left out for contradicting itself; at rest it
 // says all of it. The one exception is the record at the commit itself, which never counts as settled.
+// Seen at confluentinc/parallel-consumer#894.
 func TestJoinedWindow(t *testing.T) {
 	rnd := seeded(t)
 	for range 300 {

@@ -256,3 +256,41 @@ func TestWhatACommitSays(t *testing.T) {
 		})
 	}
 }
+
+// C2: what a window lists as unfinished and compaction has removed since, here at a batch's edge, is waited for by nobody.
+// Seen at confluentinc/parallel-consumer#329.
+func TestCompactedUndoneHoldsNothing(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		g := w.shut("k3=3", "k5=5", "k7=7")
+		var log callLog
+		h := func(ctx context.Context, r *Record) error {
+			err := g.pass(ctx, r)
+			if err == nil {
+				log.add(r)
+			}
+			return err
+		}
+		for i := range 10 { // a batch each
+			w.produce(0, fmt.Sprintf("k%d=%d", i, i))
+		}
+		m := w.start(brisk(w.config(h)))
+		w.eventually("the commit names what is unfinished", func() bool {
+			win := w.window(0)
+			return win.Frontier == 3 && win.Highest == 9 && slices.Equal(win.Undone, []int64{3, 5, 7})
+		})
+		w.die(m)
+		w.produce(0, "k5=10", "k7=11")
+		w.produce(0, "end=12") // the last batch is never compacted
+		w.compact()
+		g.openAll()
+		m = w.start(brisk(w.config(h)))
+		w.eventually("to the end", func() bool { return w.committed("t", 0) == 13 })
+		all := log.all()
+		slices.Sort(all)
+		if want := []string{"end=12", "k0=0", "k1=1", "k2=2", "k3=3", "k4=4", "k5=10", "k6=6", "k7=11", "k8=8", "k9=9"}; !slices.Equal(all, want) {
+			t.Errorf("handled %v, want %v", all, want)
+		}
+		w.settled(m)
+		m.stop()
+	})
+}

@@ -10,8 +10,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// C1 (bugs B7): an offset that the broker does not name is -1, which never passes for an offset: the partition waits, and then
+// C1: an offset that the broker does not name is -1, which never passes for an offset: the partition waits, and then
 // begins where it should.
+// Seen at grafana/mimir#16125.
 func TestNoOffsetIsNoOffset(t *testing.T) {
 	inWorld(t, 2, func(w *world) {
 		var log callLog
@@ -58,7 +59,8 @@ func TestNoOffsetIsNoOffset(t *testing.T) {
 	})
 }
 
-// C1 (bugs A4): what another tool wrote beside a commit says nothing, and the committed offset is the next to be handled.
+// C1: what another tool wrote beside a commit says nothing, and the committed offset is the next to be handled.
+// Seen at confluentinc/parallel-consumer#62.
 func TestForeignMetadata(t *testing.T) {
 	for _, metadata := range []string{"", "kgo-1234", "gapless:1 ", "gapless:1 window=AA==, partitions=x", "\x00\xff", "AAAAAQ=="} {
 		inWorld(t, 1, func(w *world) {

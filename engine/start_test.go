@@ -183,7 +183,8 @@ func TestCommitBeyondTheEnd(t *testing.T) {
 	})
 }
 
-// Bugs A18: a topic that is deleted and created again is consumed afresh; its offsets mean nothing in the new one.
+// C3: a topic that is deleted and created again is consumed afresh; its offsets mean nothing in the new one.
+// Seen at twmb/franz-go#1426.
 func TestTopicRecreated(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		var log callLog

@@ -14,8 +14,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// C8 (bugs A23, B18, B19): Stop returns by its context's deadline in every state, Run returns not long after it, and the error
+// C8: Stop returns by its context's deadline in every state, Run returns not long after it, and the error
 // names the records whose handlers were abandoned.
+// Seen at confluentinc/parallel-consumer#597, IBM/sarama#1351, twmb/franz-go#1349, twmb/franz-go#1200.
 func TestStopInEveryState(t *testing.T) {
 	type scenario struct {
 		name   string
@@ -155,8 +156,9 @@ func TestStopWhileStarting(t *testing.T) {
 	})
 }
 
-// C3, C8 (bugs A8, B19): a stop drains while a new member joins. The join is answered with the drain, not by its own timeout;
+// C3, C8: a stop drains while a new member joins. The join is answered with the drain, not by its own timeout;
 // nothing starts meanwhile; and what the stop commits in the end does not rewind the new owner.
+// Seen at confluentinc/parallel-consumer#552, twmb/franz-go#1349.
 func TestStopWhileAnotherJoins(t *testing.T) {
 	eachProtocol(t, 2, func(w *world, config func(HandlerFunc) Config) {
 		gates := w.shut("0-0", "1-0")
@@ -199,7 +201,8 @@ func TestStopWhileAnotherJoins(t *testing.T) {
 	})
 }
 
-// B15: the order of a revoke and of a stop is drain, commit, fence, release: the last commit precedes the join or leave.
+// C1, C8: the order of a revoke and of a stop is drain, commit, fence, release: the last commit precedes the join or leave.
+// Seen at mailgun/kafka-pixy#62.
 func TestCommitPrecedesLeave(t *testing.T) {
 	eachProtocol(t, 2, func(w *world, config func(HandlerFunc) Config) {
 		c := config(func(context.Context, *Record) error { return nil })
@@ -232,7 +235,8 @@ func TestCommitPrecedesLeave(t *testing.T) {
 	})
 }
 
-// B6: committed is the next offset to read: after a restart nothing comes again and the lag is 0, an empty partition included.
+// C1: committed is the next offset to read: after a restart nothing comes again and the lag is 0, an empty partition included.
+// Seen at grafana/tempo#4756.
 func TestRestartRedeliversNothing(t *testing.T) {
 	inWorld(t, 2, func(w *world) {
 		w.produce(0, numbered("v", 50)...)
@@ -253,7 +257,8 @@ func TestRestartRedeliversNothing(t *testing.T) {
 	})
 }
 
-// B21: no goroutine outlives Run: the scenario could not end, and the leak check would tell.
+// C8: no goroutine outlives Run: the scenario could not end, and the leak check would tell.
+// Seen at Trendyol/kafka-cronsumer#20.
 func TestHundredLives(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		for i := range 100 {
@@ -287,8 +292,14 @@ func TestDrainGivesUpRetries(t *testing.T) {
 		if took, err := m.stopWithin(time.Minute); err != nil || took > time.Second {
 			t.Errorf("Stop: %v after %v", err, took)
 		}
+		if at := w.committed("t", 0); at > 0 {
+			t.Errorf("%d is committed, and 0 was not handled", at)
+		}
 		m = w.start(c)
 		w.eventually("handled again", func() bool { return w.committed("t", 0) == 1 })
+		if n := log.len(); n != 2 {
+			t.Errorf("%d calls", n)
+		}
 		m.stop()
 	})
 }

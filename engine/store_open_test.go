@@ -31,6 +31,7 @@ func spoil(t *testing.T, disk vfs.FS, dir string) {
 
 // C5: a store that can't be read is refused, and nothing is consumed without it; moved away only where that was asked for, and
 // then an empty one takes its place, in the very directory.
+// Seen at rudderlabs/rudder-server#5678.
 func TestUnreadableStore(t *testing.T) {
 	for _, slots := range []bool{false, true} {
 		inWorld(t, 1, func(w *world) {
@@ -81,6 +82,7 @@ func TestUnreadableStore(t *testing.T) {
 }
 
 // A quarantine was asked for an unreadable store: others are good, and in somebody else's hands.
+// Seen at rudderlabs/rudder-server#5678.
 func TestQuarantineLeavesOthersAlone(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		disk := vfs.NewMem()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // C1, C4: the log was truncated above an unfinished record. What was below the truncation and not finished is delivered again,
@@ -36,6 +37,44 @@ func TestTruncationKeepsTheUnfinished(t *testing.T) {
 		}
 		if n != 2 {
 			t.Errorf("d was handled %d times: once for the old epoch, which no longer counts, and once for the new one", n)
+		}
+		m.stop()
+	})
+}
+
+// C1: a client that goes on where an earlier assignment had been is asked once more for what lies between: records that nobody has
+// handled do not pass for a hole in the log.
+func TestClientStartsBeyond(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		var log callLog
+		release := w.stall(nil, kmsg.Fetch)
+		w.produce(0, numbered("", 10)...)
+		m := w.start(brisk(w.config(func(_ context.Context, r *Record) error { log.add(r); return nil })))
+		m.assigned()
+		m.e.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{"t": {0: {Epoch: -1, Offset: 5}}})
+		release()
+		w.eventually("committed", func() bool { return w.committed("t", 0) == 10 })
+		if n := log.len(); n != 10 {
+			t.Errorf("%d of 10 were handled: %v", n, log.all())
+		}
+		m.stop()
+	})
+}
+
+// C4, C5: where the client goes back, a new epoch begins, in which the commit may go back. What was settled and comes again is not
+// handled again, and what follows is.
+func TestClientGoesBack(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		var log callLog
+		m := w.start(brisk(w.config(func(_ context.Context, r *Record) error { log.add(r); return nil })))
+		w.produce(0, numbered("", 10)...)
+		w.eventually("committed", func() bool { return w.committed("t", 0) == 10 })
+		m.e.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{"t": {0: {Epoch: -1, Offset: 3}}})
+		m.awaitName(EventRenewed)
+		w.produce(0, "more")
+		w.eventually("committed", func() bool { return w.committed("t", 0) == 11 })
+		if all := log.all(); len(all) != 11 || all[10] != "more" {
+			t.Errorf("handled %v", all)
 		}
 		m.stop()
 	})

@@ -14,8 +14,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// C9, C3 (bugs B22): a handler that never returns costs one worker, is reported, and holds its offset and its key; other keys go
+// C9, C3: a handler that never returns costs one worker, is reported, and holds its offset and its key; other keys go
 // on. When the partition is lost and it returns after all, that changes nothing.
+// Seen at riverqueue/river#78.
 func TestStuckHandler(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		gates := w.shut("k=stuck")
@@ -52,7 +53,8 @@ func TestStuckHandler(t *testing.T) {
 	})
 }
 
-// C9 (bugs B17): fetches that bring nothing while the log goes on are reported; an idle topic is not.
+// C9: fetches that bring nothing while the log goes on are reported; an idle topic is not.
+// Seen at segmentio/kafka-go#955.
 func TestStalledFetch(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		var calls atomic.Int32
@@ -78,7 +80,8 @@ func TestStalledFetch(t *testing.T) {
 	})
 }
 
-// C9 (bugs B17): a transaction that nobody ends holds everything behind it back, and the event says that it is that.
+// C9: a transaction that nobody ends holds everything behind it back, and the event says that it is that.
+// Seen at segmentio/kafka-go#955.
 func TestHangingTransaction(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		tx := w.client(kgo.TransactionalID("tx"), kgo.TransactionTimeout(10*time.Minute))

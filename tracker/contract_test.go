@@ -23,9 +23,10 @@ func add(t *testing.T, tr *Tracker, offsets ...int64) Seq {
 	return s
 }
 
-// A1, C1: the engine committed what was polled instead of what was finished.
+// C1: the engine committed what was polled instead of what was finished.
 // Delivered records that never ran hold the frontier, and Close does not move it.
-func TestA1DeliveredIsNotDone(t *testing.T) {
+// Seen at confluentinc/parallel-consumer#826.
+func TestDeliveredIsNotDone(t *testing.T) {
 	tr := New(0, 1, Options{})
 	add(t, tr, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 	at(t, tr, 0)
@@ -37,10 +38,11 @@ func TestA1DeliveredIsNotDone(t *testing.T) {
 	at(t, tr, 0)
 }
 
-// A2, C1: the frontier and the set beyond it came from two readings. Here
+// C1: the frontier and the set beyond it came from two readings. Here
 // completions arrive between the words of one reading, behind and ahead of it, and
 // the window must be exactly the one of what was read.
-func TestA2SnapshotIsOneReading(t *testing.T) {
+// Seen at confluentinc/parallel-consumer#894.
+func TestSnapshotIsOneReading(t *testing.T) {
 	for _, seed := range seeds(t, 50) {
 		rng := rand.New(rand.NewPCG(seed, 0))
 		n := 100 + rng.IntN(2500)
@@ -91,9 +93,10 @@ func TestA2SnapshotIsOneReading(t *testing.T) {
 	}
 }
 
-// A13, B3, C2: contiguity was taken from the offsets, so that a hole stopped the
+// C2: contiguity was taken from the offsets, so that a hole stopped the
 // commit for ever, and the first repair acknowledged unfinished records.
-func TestA13HolesAreNotWork(t *testing.T) {
+// Seen at spring-projects/spring-kafka#4258, redpanda-data/connect#701.
+func TestHolesAreNotWork(t *testing.T) {
 	tr := New(0, 1, Options{})
 	add(t, tr, 0, 2, 4, 6)
 	for _, s := range []Seq{0, 1, 3} { // offsets 0, 2, 6
@@ -124,9 +127,10 @@ func TestPassTrailingMarker(t *testing.T) {
 	at(t, tr, 6)
 }
 
-// A14, C2: the window lists delivered offsets only, so no record that compaction
+// C2: the window lists delivered offsets only, so no record that compaction
 // removed is ever waited for, at a batch boundary neither.
-func TestA14NoPhantomUndone(t *testing.T) {
+// Seen at confluentinc/parallel-consumer#329.
+func TestNoPhantomUndone(t *testing.T) {
 	tr := New(4, 1, Options{})
 	add(t, tr, 6, 7, 8)
 	add(t, tr, 10, 11, 12)
@@ -140,9 +144,10 @@ func TestA14NoPhantomUndone(t *testing.T) {
 	at(t, tr, 13)
 }
 
-// A15, B1, C3: a completion of the previous delivery of an offset was taken for
+// C3: a completion of the previous delivery of an offset was taken for
 // one of the new delivery. One epoch is one Tracker; the old one only counts.
-func TestA15StaleAckAfterReassignment(t *testing.T) {
+// Seen at spring-projects/spring-kafka#4687, redpanda-data/connect#4477.
+func TestStaleAckAfterReassignment(t *testing.T) {
 	old := New(0, 1, Options{})
 	s := add(t, old, 0, 1, 2)
 	old.Close()
@@ -230,9 +235,10 @@ func TestLateDoneHitsNoReusedSlot(t *testing.T) {
 	}
 }
 
-// B4, C1: "mark the highest" loses what is below it. Record 3 blocks, 4 to 9
+// C1: "mark the highest" loses what is below it. Record 3 blocks, 4 to 9
 // finish; the commit is 3, and the window has the rest.
-func TestB4CommitNeverAboveUnfinished(t *testing.T) {
+// Seen at IBM/sarama#1840.
+func TestCommitNeverAboveUnfinished(t *testing.T) {
 	tr := New(0, 1, Options{})
 	tr.AddRange(0, 10, 1)
 	tr.DoneRange(0, 3)
@@ -250,9 +256,10 @@ func TestB4CommitNeverAboveUnfinished(t *testing.T) {
 	}
 }
 
-// B7, C1: a sentinel was taken for an offset. An unknown position stays unknown
+// C1: a sentinel was taken for an offset. An unknown position stays unknown
 // until a record arrives, whatever negative number it was given as.
-func TestB7SentinelIsNoOffset(t *testing.T) {
+// Seen at grafana/mimir#16125.
+func TestSentinelIsNoOffset(t *testing.T) {
 	for _, sentinel := range []int64{-1, -2, -1 << 63} {
 		tr := New(sentinel, -1, Options{})
 		at(t, tr, NoOffset)

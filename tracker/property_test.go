@@ -10,32 +10,6 @@ import (
 	"time"
 )
 
-// Each of these mutations of the package was tried and seen to fail here:
-//
-//  1. Snapshot moves the frontier by a second reading, or lists the set from one
-//     (torn, A2): TestA2SnapshotIsOneReading.
-//  2. leadingDone takes the first record of a word for done: 23 tests, A1, A14 and
-//     B4 among them.
-//  3. A page that begins in the middle after a Rebase is not filled below:
-//     TestStaleDoneAfterRebase, TestProperty.
-//  4. Pages are found by slot, without comparing their number:
-//     TestLateDoneHitsNoReusedSlot, TestProperty.
-//  5. A run absorbs records of another leader epoch: TestTranscripts, TestProperty.
-//  6. seal loads a word and then stores to it, in two steps:
-//     TestRaceRebaseCountsEachDoneOnce, TestRaceCloseFreezesTheFrontier.
-//  7. deliver moves the tail before the pages are in place:
-//     TestRaceTailBehindPages.
-//  8. A dense run absorbs records behind a hole: TestA14NoPhantomUndone,
-//     TestProperty.
-//  9. drop lets go of the frontier's own page: TestA2SnapshotIsOneReading.
-//  10. seal does not make the numbers stale: TestA15StaleAckAfterReassignment,
-//     TestProperty.
-//  11. A cut window keeps its highest offset: TestTranscripts, TestProperty.
-//  12. Done takes numbers above the tail: TestDoubleAndUnknownDone, TestProperty.
-//  13. The ring never shrinks: TestMemoryBehindStuckHead.
-//  14. Close freezes the frontier as it was before the seal:
-//     TestRaceCloseFreezesTheFrontier.
-
 // A source yields the choices of a random schedule: from a seed, or from the
 // bytes of a fuzzer.
 type source interface {

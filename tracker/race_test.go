@@ -12,6 +12,7 @@ import (
 // window must hold every completion that had returned before it was asked for,
 // and none that had not begun when it was given (C1), and the frontier must never
 // go back (C4). The offset of number s is 2s.
+// Seen at confluentinc/parallel-consumer#894.
 func TestRaceSnapshotIsACut(t *testing.T) {
 	const total = 20_000
 	tr := New(0, 1, Options{})

@@ -154,6 +154,7 @@ func holdReplacesTheItem(t *testing.T, order Order) {
 }
 
 // TestManyFailures (C7): an item that is held a hundred times is held once at a time; tickets leave nothing behind.
+// Seen at confluentinc/parallel-consumer#832.
 func TestManyFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const items, fails = 50, 100

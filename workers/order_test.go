@@ -116,6 +116,7 @@ func TestByPartitionIsStrict(t *testing.T) {
 
 // TestKeysOutliveTheirLane (C6; no overlap across a revoke and return): items that run or are held when their lane is
 // closed keep their keys against the next lane of the partition, and against no other.
+// Seen at confluentinc/parallel-consumer#843.
 func TestKeysOutliveTheirLane(t *testing.T) {
 	bubble(t, "running, by key", func(t *testing.T) {
 		s := newStage(t, Options[thing]{Total: 8})
@@ -208,6 +209,7 @@ func TestKeysOutliveTheirLane(t *testing.T) {
 
 // TestClosedLaneStartsNothing (C3, C8): what waits when a lane is closed is dropped, released before Close returns, and
 // never handed to a handler; so are items that a worker had claimed but not started, and late pushes.
+// Seen at confluentinc/parallel-consumer#909.
 func TestClosedLaneStartsNothing(t *testing.T) {
 	for _, order := range []Order{Unordered, ByKey, ByPartition} {
 		bubble(t, order.String(), func(t *testing.T) {

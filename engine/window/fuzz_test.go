@@ -16,6 +16,7 @@ func sum(body []byte) []byte {
 }
 
 // FuzzDecode: whatever a commit carries, the answer is one of the errors or a window that is written back as it was read.
+// Seen at confluentinc/parallel-consumer#62.
 func FuzzDecode(f *testing.F) {
 	w := full()
 	good := string(w.Append(nil, 0))

@@ -164,6 +164,8 @@ func TestString(t *testing.T) {
 	}
 }
 
+// C5: what is damaged, or of another program, claims nothing.
+// Seen at confluentinc/parallel-consumer#62.
 func TestForeignAndDamaged(t *testing.T) {
 	w := full()
 	good := string(w.Append(nil, 0))
