@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -18,13 +19,16 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
 	code, err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutations:", err)
 	}
 	os.Exit(code)
 }
+
+// say writes to a terminal: where that fails, nobody is there to be told.
+func say(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
 
 // options are the flags.
 type options struct {
@@ -46,8 +50,11 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (code int,
 	f.BoolVar(&o.asJSON, "json", false, "a JSON object for each mutation, and one for all, on stdout")
 	f.BoolVar(&o.verbose, "v", false, "show what the tests said that caught a mutation")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "the longest that one test may take; a mutant that takes longer hangs, and is caught")
-	if err := f.Parse(args); err != nil {
-		return 2, nil // flag has said why
+	f.SetOutput(progress)
+	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return 0, nil
+	} else if err != nil {
+		return 2, err
 	}
 	ms, err := load()
 	if err != nil {
@@ -69,7 +76,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (code int,
 	switch {
 	case o.list:
 		for _, m := range ms {
-			fmt.Fprintf(out, "%-34s %-8s %s\n", m.Name, m.Clause, m.What)
+			say(out, "%-34s %-8s %s\n", m.Name, m.Clause, m.What)
 		}
 		return 0, nil
 	case o.write:
@@ -80,9 +87,9 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (code int,
 			return 2, err
 		}
 		for _, name := range slices.Sorted(maps.Keys(wrong)) {
-			fmt.Fprintf(out, "%s: %v\n", name, wrong[name])
+			say(out, "%s: %v\n", name, wrong[name])
 		}
-		fmt.Fprintf(out, "%d mutations, %d wrong\n", len(ms), len(wrong))
+		say(out, "%d mutations, %d wrong\n", len(ms), len(wrong))
 		return min(len(wrong), 1), nil
 	}
 	return tryAll(ctx, t, ms, o, out, progress)
@@ -102,7 +109,7 @@ func tryAll(ctx context.Context, t *tree, ms []mutation, o options, out, progres
 	if err != nil {
 		return 2, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	r := &runner{tree: t, timeout: o.timeout, all: o.all, whole: o.whole, dir: dir}
 	begun := time.Now()
 	report := out
@@ -117,15 +124,15 @@ func tryAll(ctx context.Context, t *tree, ms []mutation, o options, out, progres
 	for _, m := range ms {
 		if err := wrong[m.Name]; err != nil {
 			s.Stale = append(s.Stale, m.Name)
-			fmt.Fprintf(report, "%s: %v\n", m.Name, err)
+			say(report, "%s: %v\n", m.Name, err)
 		}
 	}
 	ms = slices.DeleteFunc(ms, func(m mutation) bool { return wrong[m.Name] != nil })
-	fmt.Fprintf(report, "%d mutations: compiling\n", len(ms))
+	say(report, "%d mutations: compiling\n", len(ms))
 	if err := r.prepare(ctx, ms); err != nil {
 		return 2, err
 	}
-	fmt.Fprintf(report, "their tests without any of them (%.0fs)\n", time.Since(begun).Seconds())
+	say(report, "their tests without any of them (%.0fs)\n", time.Since(begun).Seconds())
 	if err := r.sound(ctx, ms); err != nil {
 		return 2, err
 	}
@@ -142,9 +149,9 @@ func tryAll(ctx context.Context, t *tree, ms []mutation, o options, out, progres
 		case stale:
 			s.Stale = append(s.Stale, m.Name)
 		}
-		fmt.Fprintf(report, "%3d/%d %-8s %-34s %s (%.1fs)\n", i+1, len(ms), res.Verdict, m.Name, res.words(), res.Seconds)
+		say(report, "%3d/%d %-8s %-34s %s (%.1fs)\n", i+1, len(ms), res.Verdict, m.Name, res.words(), res.Seconds)
 		if o.verbose {
-			fmt.Fprintf(report, "%s", res.output)
+			say(report, "%s", res.output)
 		}
 		if o.asJSON {
 			if err := json.NewEncoder(out).Encode(res); err != nil {
@@ -153,7 +160,7 @@ func tryAll(ctx context.Context, t *tree, ms []mutation, o options, out, progres
 		}
 	}
 	s.Seconds = time.Since(begun).Seconds()
-	fmt.Fprintf(report, "%d of %d caught in %.0fs; survived: %s; stale: %s\n", s.Caught, s.Mutations, s.Seconds, orNone(s.Survived), orNone(s.Stale))
+	say(report, "%d of %d caught in %.0fs; survived: %s; stale: %s\n", s.Caught, s.Mutations, s.Seconds, orNone(s.Survived), orNone(s.Stale))
 	if o.asJSON {
 		if err := json.NewEncoder(out).Encode(s); err != nil {
 			return 2, err
