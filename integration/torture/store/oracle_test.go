@@ -1,30 +1,6 @@
 package store
 
-// What this is worth: each of these faults was put into the engine or the store once, and 16 kills, under one seed, ended in the faults
-// named beside it.
-//
-//	mutation                                                         caught as
-//	-----------------------------------------------------------------------------------------------------------------------
-//	the offset committed is the highest settled, not the frontier    lost, durable
-//	a committed offset is halved now and then                        commit, forgotten
-//	a key is marked before its handler runs                          lost, order
-//	a failed attempt marks its key                                   lost, order
-//	a failed attempt settles the record                              lost, order
-//	a group is written without a sync                                durable (the commit names a later group than the store has)
-//	a record is settled before its mark is durable                   durable
-//	a group takes 8 s                                                durable (a quiet life)
-//	rows are not written                                             durable (a quiet life, which makes no commits)
-//	a row is written once and never again                            durable (the same)
-//	a row says that three more offsets are settled than are          lost, durable
-//	a window lists one unfinished record too few                     lost, durable
-//	a window of a commit or a row is not read                        redone
-//	a row is not read                                                redone
-//	a claim does not carry the earlier window on                     forgotten
-//	a key that was handled runs again                                duplicate
-//	all keys of the scope are forgotten at a start                   durable
-//	a key that another record holds runs                             duplicate, overlap
-//	a key that another record holds counts as handled                lost, order
-//	an ordered partition is handled without order                    order
+// What this oracle catches is in integration/mutations/lists/torture.txt.
 
 import (
 	"fmt"
