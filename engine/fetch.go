@@ -286,7 +286,7 @@ func (e *Engine) fetchError(topic string, partition int32, err error) {
 		e.topicError(topic, err)
 		return
 	}
-	err, hint := explainFetch(topic, err)
+	hint, err := explainFetch(topic, err)
 	ep.mu.Lock()
 	ep.backoff = min(max(2*ep.backoff, time.Second), fetchBackoffMax)
 	ep.retryAt = time.Now().Add(ep.backoff)
@@ -302,18 +302,18 @@ func (e *Engine) fetchError(topic string, partition int32, err error) {
 const never = 100 * 365 * 24 * time.Hour
 
 // explainFetch says what to do about an error of a topic. The error that it returns wraps err.
-func explainFetch(topic string, err error) (explained error, hint string) {
+func explainFetch(topic string, err error) (hint string, explained error) {
 	var large *kgo.ErrDecompressTooLarge
 	switch {
 	case errors.As(err, &large):
-		return fmt.Errorf("the batch at offset %d expands to more than FetchMaxBatchBytes: %w", large.Offset, err),
-			fmt.Sprintf("the partition stops: restart with a larger FetchMaxBatchBytes, or stop the group and commit offset %d to pass the batch over", large.NextOffset)
+		return fmt.Sprintf("the partition stops: restart with a larger FetchMaxBatchBytes, or stop the group and commit offset %d to pass the batch over", large.NextOffset),
+			fmt.Errorf("the batch at offset %d expands to more than FetchMaxBatchBytes: %w", large.Offset, err)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
-		return fmt.Errorf("grant READ and DESCRIBE on topic %q to this user: %w", topic, err), "tried again with backoff; it goes on once the right is there"
+		return "tried again with backoff; it goes on once the right is there", fmt.Errorf("grant READ and DESCRIBE on topic %q to this user: %w", topic, err)
 	case errors.Is(err, kerr.OffsetOutOfRange):
-		return err, "the position is outside of the log; tried again with backoff"
+		return "the position is outside of the log; tried again with backoff", err
 	}
-	return err, "the partition is paused and tried again with backoff"
+	return "the partition is paused and tried again with backoff", err
 }
 
 // topicError is an error for a topic as a whole, which has no partition here.
@@ -322,7 +322,7 @@ func (e *Engine) topicError(topic string, err error) {
 		e.log.Debug().Str("topic", topic).Err(err).Msg("metadata")
 		return
 	}
-	err, hint := explainFetch(topic, err)
+	hint, err := explainFetch(topic, err)
 	e.once("topic:"+topic+err.Error(), Event{Name: EventFetchFailed, Topic: topic, Partition: -1, Err: err, Hint: hint})
 	if slices.Contains(e.watchedTopics(), topic) { // else nobody would say that it is well again
 		if e.health.set("topic "+topic, err) { // a look takes it back where it was for a moment only

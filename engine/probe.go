@@ -33,7 +33,7 @@ func (e *Engine) probe(ctx context.Context, ep *epoch, next int64, leader int32)
 	defer cancel()
 	f := finding{ep: ep, next: next}
 	req := kmsg.NewPtrFetchRequest()
-	req.MaxWaitMillis, req.MaxBytes = 0, int32(e.cfg.FetchMaxPartitionBytes)
+	req.MaxWaitMillis, req.MaxBytes = 0, e.cfg.FetchMaxPartitionBytes
 	if !e.cfg.ReadUncommitted {
 		req.IsolationLevel = 1
 	}

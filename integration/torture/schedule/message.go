@@ -122,7 +122,7 @@ func (m *Messages) Next(n, partitions int, abort bool) []Message {
 // work depends on the id, so that a copy has the same; but only so many records of a round crash.
 func (m *Messages) work(id string) (w Work) {
 	f := fnv.New64a()
-	fmt.Fprint(f, m.r.Seed, id)
+	_, _ = fmt.Fprint(f, m.r.Seed, id)
 	rng := rand.New(rand.NewPCG(f.Sum64(), 1))
 	mix := m.r.Mix
 	w.Wait = time.Duration(rng.IntN(20)) * time.Millisecond

@@ -93,7 +93,7 @@ func (w *World) launch(m schedule.Member, d disk) (*process, error) {
 		p.done <- err
 		if ctx.Err() == nil && !p.isGone() { // nobody had asked it to
 			p.kill()
-			w.crashed <- schedule.Crash{Member: m, Err: errors.Join(errors.New("Run returned"), err)}
+			w.crashed <- schedule.Crash{Member: m, Err: errors.Join(errors.New("the engine ended"), err)}
 		}
 	}()
 	return p, nil
