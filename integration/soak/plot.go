@@ -188,7 +188,10 @@ func (r *result) panel(p panel, trends map[string]trend, end float64) (*plot.Plo
 			continue
 		}
 		legend.Add(fmt.Sprintf("%s: %+.1f %%/h, %s", c.name, t.Percent, t.Verdict), line)
-		slope, err := plotter.NewLine(plotter.XYs{{X: t.from.hours * 60, Y: max(t.from.value, 0.01)}, {X: t.to.hours * 60, Y: max(t.to.value, 0.01)}})
+		if p.log && min(t.from.value, t.to.value) < t.Median/10 {
+			continue // a straight line that comes near 0 has no place on such an axis
+		}
+		slope, err := plotter.NewLine(plotter.XYs{{X: t.from.hours * 60, Y: t.from.value}, {X: t.to.hours * 60, Y: t.to.value}})
 		if err != nil {
 			return nil, legend, err
 		}
@@ -200,7 +203,7 @@ func (r *result) panel(p panel, trends map[string]trend, end float64) (*plot.Plo
 		one.Y.Scale, one.Y.Tick.Marker = plot.LogScale{}, decades{}
 		one.Y.Min, one.Y.Max = decadesAround(one.Y.Min, one.Y.Max)
 	} else {
-		one.Y.Min = 0
+		one.Y.Min, one.Y.Tick.Marker = 0, plain{}
 		one.Y.Max *= 1.1
 	}
 	one.X.Min, one.X.Max = 0, end
@@ -252,6 +255,20 @@ func (b *bands) Plot(c draw.Canvas, p *plot.Plot) {
 		x := tr(e.Begin / 60)
 		c.StrokeLine2(draw.LineStyle{Color: marks[e.Kind], Width: 1}, x, c.Min.Y, x, c.Max.Y)
 	}
+}
+
+// plain are the usual ticks, with no more figures than they need.
+type plain struct{}
+
+// Ticks implements plot.Ticker.
+func (plain) Ticks(least, most float64) []plot.Tick {
+	ticks := plot.DefaultTicks{}.Ticks(least, most)
+	for i := range ticks {
+		if ticks[i].Label != "" {
+			ticks[i].Label = fmt.Sprintf("%.4g", ticks[i].Value)
+		}
+	}
+	return ticks
 }
 
 // decades are the ticks of a logarithmic axis: every power of ten, in plain numbers.

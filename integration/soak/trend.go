@@ -65,7 +65,7 @@ const (
 
 const (
 	fewest   = 20
-	shortest = 5 * time.Minute
+	shortest = 4 * time.Minute
 )
 
 // warmUp is left out: connections are made, caches fill, business keys begin to expire, partitions are added, and in a run that is
