@@ -103,6 +103,7 @@ func (r *result) panels() []panel {
 		}},
 		{title: "Dedupe store of member A, MiB", curves: []curve{
 			{name: store, color: blue, points: own(func(m *memberSample) float64 { return mebibytes(m.Store) })},
+			{name: storeLog, color: green, points: own(func(m *memberSample) float64 { return mebibytes(m.Log) })},
 		}},
 		{title: "Latency of all records, from the intended time of sending, ms", log: true, curves: []curve{
 			{name: p99, color: orange, points: late(func(l *latency) float64 { return l.P99 })},

@@ -22,7 +22,8 @@ type sample struct {
 type memberSample struct {
 	Life string `json:"life"`
 	answer
-	Store int64 `json:"store_bytes"` // of the files in the store's directory
+	Store int64 `json:"store_bytes"` // of the files in the store's directory but its logs
+	Log   int64 `json:"log_bytes"`   // of the logs
 }
 
 // takeSamples takes one at each interval's end, until ctx ends.
@@ -70,7 +71,9 @@ func (s *soak) sampleNow(ctx context.Context, progress io.Writer) {
 		if err != nil { // it has just been killed, or has left; else its end fails the run
 			continue
 		}
-		x.Members = append(x.Members, memberSample{Life: m.name, answer: a, Store: bytesIn(m.store)})
+		of := memberSample{Life: m.name, answer: a}
+		of.Store, of.Log = bytesIn(m.store)
+		x.Members = append(x.Members, of)
 	}
 	asking, cancel := context.WithTimeout(ctx, lagWithin)
 	defer cancel()
@@ -102,19 +105,24 @@ func (s *soak) sampleNow(ctx context.Context, progress io.Writer) {
 
 func mebibytes(n int64) float64 { return float64(n) / (1 << 20) }
 
-// bytesIn is the size of a directory; files that go while it is looked at count or do not.
-func bytesIn(dir string) (n int64) {
+// bytesIn is the size of a store's directory, without its logs and of these; files that go while it is looked at count or do not.
+func bytesIn(dir string) (store, logs int64) {
 	if dir == "" {
-		return 0
+		return 0, 0
 	}
-	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return nil //nolint:nilerr // it has gone meanwhile
 		}
-		if info, err := d.Info(); err == nil {
-			n += info.Size()
+		info, err := d.Info()
+		switch {
+		case err != nil: // the same
+		case filepath.Ext(path) == ".log":
+			logs += info.Size()
+		default:
+			store += info.Size()
 		}
 		return nil
 	})
-	return n
+	return store, logs
 }

@@ -58,7 +58,7 @@ func leaking(a float64) *result {
 	r.Events = []event{{Kind: kindBroker, Begin: 900, End: 905, Settled: 905}, {Kind: kindKill, Begin: 1500, End: 1510, Settled: 1510}}
 	for i := 1; i <= 180; i++ {
 		at := float64(i * 10)
-		m := memberSample{Life: "A1", answer: answer{vitals: vitals{RSS: 100 << 20, Heap: 20 << 20, Runtime: 50 << 20, Files: 30, CPU: int64(i) * 2000, Goroutines: 60 + int64(a*float64(i))}}, Store: 5 << 20}
+		m := memberSample{Life: "A1", answer: answer{vitals: vitals{RSS: 100 << 20, Heap: 20 << 20, Runtime: 50 << 20, Files: 30, CPU: int64(i) * 2000, Goroutines: 60 + int64(a*float64(i))}}, Store: 5 << 20, Log: 2 << 20}
 		l := latency{At: at, P50: 5, P99: 20, OwnP50: 3, OwnP99: 9, AckP50: 2, AckP99: 9, Timer: 1}
 		if at > 900 && at < 925 || at > 1500 && at < 1530 {
 			l.P50, l.P99 = 5000, 9000
@@ -77,7 +77,7 @@ func leaking(a float64) *result {
 func TestJudge(t *testing.T) {
 	r := leaking(0)
 	r.judge()
-	if !r.Good || len(r.Series) != 14 {
+	if !r.Good || len(r.Series) != 15 {
 		t.Errorf("a healthy run: %+v", r.Problems)
 	}
 	for _, x := range r.Series {

@@ -18,6 +18,7 @@ const (
 	goroutines = "goroutines"
 	files      = "open files"
 	store      = "dedupe store"
+	storeLog   = "the store's log"
 	p50        = "latency p50"
 	p99        = "latency p99"
 	ownP50     = "after the ack p50"
@@ -54,6 +55,9 @@ func (r *result) watched() []series {
 	own(files, "", 2, func(m *memberSample) float64 { return float64(m.Files) })
 	if r.options.dedupe {
 		own(store, "MiB", 1, mib(func(m *memberSample) int64 { return m.Store }))
+		// A log is at most as large as a memory table of the store, 8 MiB. What it holds follows the number of group commits, of which a calm
+		// machine makes more.
+		own(storeLog, "MiB", 8, mib(func(m *memberSample) int64 { return m.Log }))
 	}
 	all = append(all, r.cpuTime())
 	late := func(name, control string, of func(*latency) float64) {
