@@ -192,9 +192,8 @@ func (run *runner) crashed(ctx context.Context, c Crash) {
 		run.log.Printf("%s was ended by a record", c.Member)
 	}
 	go func() {
-		if sleep(ctx, ctx, time.Second) {
-			run.operator.RLock() // who wants to have no members stops this as well
-			defer run.operator.RUnlock()
+		if sleep(ctx, ctx, time.Second) && run.operator.Acquire(ctx, 1) == nil { // who wants to have no members stops this as well
+			defer run.operator.Release(1)
 			run.try(ctx, c.Member.Host, Step{Action: Start, Member: c.Member.Host})
 		}
 	}()

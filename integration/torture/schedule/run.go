@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/gaplesshq/gapless/integration/proof"
 )
 
@@ -24,7 +26,11 @@ func Run(ctx context.Context, r *Round, w World, log *Log, o Options) (proof.Ver
 	if o.Patience == 0 {
 		o.Patience = 3 * time.Minute
 	}
-	run := &runner{r: r, w: w, log: log, o: o, messages: r.Messages(), partitions: r.Partitions, begun: time.Now()}
+	run := &runner{r: r, w: w, log: log, o: o, messages: r.Messages(), partitions: r.Partitions, begun: time.Now(),
+		operator: semaphore.NewWeighted(everybody)}
+	for i := range run.lanes {
+		run.lanes[i] = semaphore.NewWeighted(1)
+	}
 	run.failed, run.fail = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer run.fail(nil)
 	v := proof.Verdict{Rounds: 1, Seed: r.Seed}
@@ -35,6 +41,7 @@ func Run(ctx context.Context, r *Round, w World, log *Log, o Options) (proof.Ver
 	run.steps(ctx)
 	done := run.rest()
 	stop()
+	run.noMembers()
 	run.stopAll()
 	if err := context.Cause(run.failed); err != nil {
 		return v, err
@@ -66,10 +73,11 @@ type runner struct {
 	failed context.Context // ends when the world breaks
 	fail   context.CancelCauseFunc
 
-	busy  sync.WaitGroup // steps under way
-	lanes [Hosts + 3]sync.Mutex
+	busy sync.WaitGroup // steps under way
 
-	operator sync.RWMutex // held for writing while no members may run
+	// Both are held for long. A bubble of synctest can't go on where a goroutine waits for a mutex, but it can with these.
+	lanes    [Hosts + 3]*semaphore.Weighted
+	operator *semaphore.Weighted // everybody's is taken while no members may be started
 
 	mu        sync.Mutex
 	lives     [Hosts + 1]int // so many so far
@@ -85,6 +93,12 @@ const (
 	producerLane = Hosts + 1
 	deadLane     = Hosts + 2
 )
+
+// everybody is how many may start members at a time.
+const everybody = 1 << 10
+
+// noMembers waits for the starts that are under way, and holds up those to come.
+func (run *runner) noMembers() { _ = run.operator.Acquire(context.Background(), everybody) }
 
 // lane is where a step belongs.
 func (s *Step) lane() int {
@@ -142,8 +156,8 @@ func sleep(ctx, failed context.Context, d time.Duration) bool {
 
 // try takes a step; an error ends the round.
 func (run *runner) try(ctx context.Context, lane int, s Step) {
-	run.lanes[lane].Lock()
-	defer run.lanes[lane].Unlock()
+	_ = run.lanes[lane].Acquire(context.Background(), 1)
+	defer run.lanes[lane].Release(1)
 	if run.failed.Err() != nil {
 		return
 	}
@@ -239,8 +253,8 @@ func (run *runner) roll(ctx context.Context, s Step) error {
 
 // reset stops all members, as an operator must, and starts them again.
 func (run *runner) reset(s Step) error {
-	run.operator.Lock()
-	defer run.operator.Unlock()
+	run.noMembers()
+	defer run.operator.Release(everybody)
 	run.log.Printf("reset: stop all members")
 	stopped := run.stopAll()
 	from := time.Now()
