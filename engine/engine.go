@@ -201,6 +201,11 @@ func (e *Engine) Stop(ctx context.Context) error {
 	left := e.abandoned()
 	e.hardOnce.Do(func() { close(e.hardC) })
 	for _, ep := range e.allEpochs() {
+		ep.mu.Lock() // first: what fails because its context has ended would be tried again at once, until the drain begins
+		if ep.lane != nil {
+			ep.lane.Pause()
+		}
+		ep.mu.Unlock()
 		ep.endCtx(fmt.Errorf("gapless: hard stop: %w", context.Cause(ctx)))
 		if phase(ep.phase.Load()) >= phaseDraining { // else the drain, which is about to begin, does it
 			e.giveUpParked(ep)

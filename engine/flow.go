@@ -136,7 +136,7 @@ func (e *Engine) resume(ep *epoch, why stopReason) {
 
 // unpauseLane lets waiting records start again where nothing speaks against it. ep.mu is held.
 func (e *Engine) unpauseLane(ep *epoch) {
-	if ep.lane != nil && ep.stops&stopsWork == 0 && !e.clock.suspended.Load() {
+	if ep.lane != nil && ep.stops&stopsWork == 0 && !e.clock.suspended.Load() && !isClosed(e.hardC) {
 		ep.lane.Unpause()
 	}
 }

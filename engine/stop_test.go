@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -336,4 +337,48 @@ func TestHardStop(t *testing.T) {
 			})
 		})
 	}
+}
+
+// C8: a stop whose deadline comes before its drain has begun starts nothing more. What fails because its context has ended is not tried
+// again and again, as fast as it can fail, until the drain comes to it.
+func TestHardStopBeforeTheDrain(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		begin := make(chan struct{})
+		var calls atomic.Int32
+		c := brisk(w.config(func(ctx context.Context, _ *Record) error {
+			if calls.Add(1) > 5 {
+				<-begin // it has been shown
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}))
+		e, err := New(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &member{w: w, e: e, done: make(chan error, 1), cancel: e.beginStop}
+		e.cfg.OnEvent = func(ev Event) {
+			m.note(ev)
+			if ev.Name == EventStopping {
+				<-begin
+			}
+		}
+		go func() { m.done <- e.Run(context.Background()) }()
+		w.members = append(w.members, m)
+		w.produce(0, "a", "b", "c")
+		w.eventually("they run", func() bool { return calls.Load() == 3 })
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := e.Stop(now); err == nil {
+			t.Error("nothing was abandoned")
+		}
+		synctest.Wait()
+		if n := calls.Load(); n != 3 {
+			t.Errorf("%d calls of 3 records", n)
+		}
+		close(begin)
+		if err := <-m.done; err != nil {
+			t.Logf("Run: %v", err)
+		}
+	})
 }
