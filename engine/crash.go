@@ -25,6 +25,7 @@ type crashes struct {
 	tries   uint32 // how often
 	started int64  // announced here; -1 = none
 	reach   int64  // records below it are suspected
+	asked   bool   // for the end of the investigation
 }
 
 // find takes over what the group's commit says. It precedes begin.
@@ -125,6 +126,17 @@ func (c *crashes) passed(frontier int64) bool {
 	return frontier >= c.reach
 }
 
+// mayEnd says, once, that the record about to start is not suspected and that everything that was is settled.
+func (c *crashes) mayEnd(offset, frontier int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.asked || offset < c.reach || frontier < c.reach {
+		return false
+	}
+	c.asked = true
+	return true
+}
+
 func (c *crashes) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -160,12 +172,17 @@ func (e *Engine) suspect(ep *epoch, from int64) {
 func (e *Engine) mayStart(t *task, i int, ep *epoch, it *item) bool {
 	offset := it.rec.Offset
 	fresh, before := ep.crash.announce(offset)
-	if !fresh {
+	if !fresh && !ep.crash.mayEnd(offset, ep.frontier()) {
 		return true
 	}
 	st := it.st
 	if st == nil {
 		st = &retryState{ep: ep, seq: it.seq}
+	}
+	if !fresh {
+		e.park(t, i, ep, it, st, stageRetry, liftWithin) // a start now would be cut short by it
+		e.late.lift(ep)
+		return false
 	}
 	if int(before) >= e.cfg.Retry.Attempts {
 		st.lastErr = &CrashLoopError{Times: int(before)}
@@ -218,8 +235,8 @@ func (ep *epoch) told(offset int64) bool {
 	return err == nil && w.Trying == offset
 }
 
-// lift ends the investigation where everything suspected is settled: a new epoch goes on in the configured order. The fetch loop
-// calls it before it delivers more.
+// lift ends the investigation where everything suspected is settled: a new epoch goes on in the configured order. It is part of the
+// fetch loop, as the records come that it is for, or once the lane has come to what is not suspected: much may wait there.
 func (e *Engine) lift(ep *epoch) (next *epoch, again bool) {
 	frontier := ep.frontier()
 	if !ep.crash.passed(frontier) {
@@ -228,6 +245,10 @@ func (e *Engine) lift(ep *epoch) (next *epoch, again bool) {
 	_, at := ep.tr.Next()
 	return e.renew(ep, at, -1, renewedCleared)
 }
+
+// liftWithin is how long the first record that is not suspected waits for the fetch loop to lift the suspicion; it then runs as those
+// before it did.
+const liftWithin = time.Second
 
 // renewedCleared is the reason for an epoch that follows a crash loop's investigation.
 const renewedCleared = "nothing suspected is left"

@@ -20,15 +20,16 @@ type lateStart struct {
 	at startAt
 }
 
-// latecomers hands late starts to the fetch loop: positions are set within a poll only, when no revoke can run.
+// latecomers hands late starts and the ends of investigations to the fetch loop: positions are set within a poll only, when no revoke can run.
 type latecomers struct {
 	mu     sync.Mutex
 	starts []lateStart
+	lifts  []*epoch        // whose crash loop's investigation may end: see crash.go
 	poll   context.Context // of the poll under way
 	end    context.CancelFunc
 }
 
-// pollCtx is the context for the next poll: it ends with ctx, or when there is a late start.
+// pollCtx is the context for the next poll: it ends with ctx, or when there is something to take.
 func (l *latecomers) pollCtx(ctx context.Context) context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,17 +43,29 @@ func (l *latecomers) put(s []lateStart) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.starts = append(l.starts, s...)
+	l.wake()
+}
+
+func (l *latecomers) lift(ep *epoch) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lifts = append(l.lifts, ep)
+	l.wake()
+}
+
+// wake ends the poll. l.mu is held.
+func (l *latecomers) wake() {
 	if l.end != nil {
 		l.end()
 	}
 }
 
-func (l *latecomers) take() []lateStart {
+func (l *latecomers) take() (starts []lateStart, lifts []*epoch) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	starts := l.starts
-	l.starts = nil
-	return starts
+	starts, lifts = l.starts, l.lifts
+	l.starts, l.lifts = nil, nil
+	return starts, lifts
 }
 
 // waitForLog keeps a partition paused until its log's ends are known, and returns the offset that the client gets meanwhile.
@@ -98,9 +111,14 @@ func (e *Engine) startLate(ctx context.Context, eps []*epoch) {
 	e.late.put(starts)
 }
 
-// beginLate begins the partitions whose starts have become known. It is part of the fetch loop, before a rebalance is allowed.
+// beginLate begins the partitions whose starts have become known, and those whose records are no longer suspected anew. It is part of the fetch loop, before a rebalance is allowed.
 func (e *Engine) beginLate() {
-	starts := e.late.take()
+	starts, lifts := e.late.take()
+	for _, ep := range lifts {
+		if e.lookup(ep.topic, ep.partition) == ep && ep.is(phaseActive) {
+			e.lift(ep)
+		}
+	}
 	for _, s := range starts {
 		ep := s.ep
 		if e.lookup(ep.topic, ep.partition) != ep || !ep.waitsForLog() {

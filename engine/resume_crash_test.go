@@ -129,6 +129,64 @@ func TestSuspicionIsLifted(t *testing.T) {
 	})
 }
 
+// C9: suspicion is lifted once what was suspected is settled, also where a single fetch has brought far more: that is not handled one at a
+// time to its end. Nothing is handled twice for it, and nothing that runs is cut short.
+func TestSuspicionIsLiftedAmidAFetch(t *testing.T) {
+	for _, batches := range []bool{false, true} {
+		t.Run(fmt.Sprint("batches ", batches), func(t *testing.T) {
+			inWorld(t, 1, func(w *world) {
+				const n, held = 2000, 50
+				var log callLog
+				var life, running, alone atomic.Int32
+				config := func(h HandlerFunc) Config {
+					life.Add(1)
+					c := brisk(w.config(h))
+					if batches {
+						c.Handler = nil
+						c.BatchHandler = BatchHandlerFunc(func(ctx context.Context, b *Batch) error {
+							var all sync.WaitGroup
+							for _, r := range b.Records {
+								all.Go(func() { _ = h(ctx, r) })
+							}
+							all.Wait()
+							return nil
+						})
+						c.BatchSize, c.BatchLinger = 3, 10*time.Millisecond
+					}
+					c.PartitionRecords, c.Retry = held, Retry{Attempts: 1}
+					return c
+				}
+				w.produce(0, append([]string{"x"}, numbered("", n)...)...)
+				m, _ := w.lives(config, n+1, func(ctx context.Context, r *Record) error {
+					if life.Load() <= uncleanLimit+1 { // each ends
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					running.Add(1)
+					defer running.Add(-1)
+					select {
+					case <-time.After(20 * time.Millisecond):
+					case <-ctx.Done():
+						t.Errorf("%d was cut short: %v", r.Offset, context.Cause(ctx))
+					}
+					if running.Load() == 1 {
+						alone.Add(1)
+					}
+					log.add(r)
+					return nil
+				}, func(int, *member) {})
+				if suspects := held + 2; int(alone.Load()) > 2*suspects {
+					t.Errorf("%d records ran alone, and no more than %d were suspected", alone.Load(), suspects)
+				}
+				if got := log.all(); len(got) != n {
+					t.Errorf("%d calls of %d records", len(got), n)
+				}
+				m.stop()
+			})
+		})
+	}
+}
+
 // Under suspicion a record, or a batch, runs alone, and the commit that announces it is acknowledged before its handler starts.
 func TestSuspectsAreAnnounced(t *testing.T) {
 	for _, batches := range []bool{false, true} {
