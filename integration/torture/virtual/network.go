@@ -2,6 +2,8 @@ package virtual
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net"
 	"os"
 	"strconv"
@@ -30,6 +32,7 @@ type side struct {
 	frozen  int // so many reasons for which nothing arrives
 	down    int // so many reasons for which there are no connections
 	latency time.Duration
+	patient bool // a dial waits for a broker that is down
 	conns   map[*conn]struct{}
 }
 
@@ -79,10 +82,10 @@ func (s *side) dial(ctx context.Context, network, address string) (net.Conn, err
 		s.n.mu.Lock()
 		down, frozen, changed := s.down+broker.down > 0, s.frozen+broker.frozen > 0, s.n.changed
 		s.n.mu.Unlock()
-		if down {
+		if down && !s.patient {
 			return nil, errDown
 		}
-		if !frozen {
+		if !frozen && !down {
 			break
 		}
 		select { // the packet that asks for a connection is lost, and sent again
@@ -109,7 +112,27 @@ func (s *side) dial(ctx context.Context, network, address string) (net.Conn, err
 	}
 	go c.pump(far, out)
 	go c.pump(out, far)
-	return near, nil
+	return end{near}, nil
+}
+
+// end is a client's end of a connection. One that broke has the errors that TCP has, not those of a pipe.
+type end struct{ net.Conn }
+
+func (e end) Read(b []byte) (int, error) {
+	n, err := e.Conn.Read(b)
+	return n, broken("read", err, syscall.ECONNRESET)
+}
+
+func (e end) Write(b []byte) (int, error) {
+	n, err := e.Conn.Write(b)
+	return n, broken("write", err, syscall.EPIPE)
+}
+
+func broken(op string, err error, errno syscall.Errno) error {
+	if errors.Is(err, io.ErrClosedPipe) {
+		return &net.OpError{Op: op, Net: "tcp", Err: os.NewSyscallError(op, errno)}
+	}
+	return err
 }
 
 // conn carries bytes between a member and a broker.

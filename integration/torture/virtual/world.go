@@ -85,7 +85,9 @@ func (w *World) Begin(ctx context.Context, r *schedule.Round) error {
 		return err
 	}
 	w.cluster = c
-	if w.Client, err = outside.New(topic, group, append(w.opts(), kgo.SeedBrokers(w.seeds()...), kgo.Dialer(w.net.side().dial))...); err != nil {
+	own := w.net.side()
+	own.patient = true // the client does not try again to end a transaction where a connection is refused
+	if w.Client, err = outside.New(topic, group, append(w.opts(), kgo.SeedBrokers(w.seeds()...), kgo.Dialer(own.dial))...); err != nil {
 		return err
 	}
 	configs := map[string]string{}
