@@ -66,7 +66,7 @@ func ParseWork(text string) (w Work, err error) {
 		case "crash":
 			w.Crash = true
 		default:
-			err = fmt.Errorf("%q is not a kind of work", name)
+			err = fmt.Errorf("%q is not a kind of work; there are wait=, stuck=, fails= and crash", name)
 		}
 		if err != nil {
 			return w, fmt.Errorf("work %q: %w", text, err)
