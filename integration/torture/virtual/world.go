@@ -37,6 +37,8 @@ type World struct {
 	journal journal
 	crashed chan schedule.Crash
 	all     sync.WaitGroup // goroutines of members
+	life    context.Context
+	end     context.CancelFunc
 
 	mu      sync.Mutex
 	runs    map[schedule.Member]*process
@@ -52,6 +54,7 @@ var _ schedule.World = (*World)(nil)
 // NewWorld is a world without anything in it.
 func NewWorld() *World {
 	w := &World{crashed: make(chan schedule.Crash, 100), runs: map[schedule.Member]*process{}, faults: map[schedule.NetworkFault]schedule.NetworkFault{}}
+	w.life, w.end = context.WithCancel(context.Background())
 	for i := range w.disks {
 		w.disks[i] = newDisk()
 	}
@@ -146,6 +149,7 @@ func (w *World) Stop(ctx context.Context, m schedule.Member) error {
 	if p.die() { // handlers that it left behind end with it
 		p.net.change(func(s *side) { s.down++ })
 		w.note(p)
+		w.forget(p)
 	}
 	var left *engine.AbandonedError
 	if err != nil && !errors.Is(err, engine.ErrLastCommit) && !errors.As(err, &left) {
@@ -358,6 +362,7 @@ func (w *World) Close() error {
 	for _, p := range runs {
 		p.kill()
 	}
+	w.end()
 	w.all.Wait()
 	if w.Client != nil {
 		w.Client.Close()
