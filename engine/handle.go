@@ -88,6 +88,8 @@ func (e *Engine) handle(t *task) {
 		e.produceOutputs(t, 0, ep, &it, outs, claim)
 	case claim.Held():
 		e.mark(ep, &it, claim)
+	case ep.suspected: // now: the announcement of the next record is to say it, and not the chunk's end
+		e.settle(ep, &it, settledHandled)
 	default:
 		t.Mark(0)
 	}

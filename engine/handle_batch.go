@@ -106,6 +106,8 @@ func (e *Engine) handleBatch(t *task, ep *epoch) {
 			e.produceOutputs(t, i, ep, &it, outs, w.held[j])
 		case w.held[j].Held():
 			e.mark(ep, &it, w.held[j])
+		case ep.suspected: // as in handle
+			e.settle(ep, &it, settledHandled)
 		default:
 			t.Mark(i)
 		}

@@ -187,7 +187,8 @@ func TestSuspicionIsLiftedAmidAFetch(t *testing.T) {
 	}
 }
 
-// Under suspicion a record, or a batch, runs alone, and the commit that announces it is acknowledged before its handler starts.
+// Under suspicion a record, or a batch, runs alone, and the commit that announces it is acknowledged before its handler starts. It says
+// that all before it is settled: what came again would be announced again, in the place of the record that ends the process.
 func TestSuspectsAreAnnounced(t *testing.T) {
 	for _, batches := range []bool{false, true} {
 		t.Run(fmt.Sprint("batches ", batches), func(t *testing.T) {
@@ -201,11 +202,13 @@ func TestSuspectsAreAnnounced(t *testing.T) {
 						t.Errorf("%d at once", k)
 					}
 					defer running.Add(-1)
-					if win := w.window(0); win.Trying != r.Offset || win.Tries != 1 {
+					if win := w.window(0); win.Trying != r.Offset || win.Tries != 1 || win.Frontier != r.Offset {
 						t.Errorf("%d runs, and the commit says %v", r.Offset, &win)
 					}
 					calls.Add(1)
-					time.Sleep(10 * time.Millisecond)
+					if r.Offset >= n/2 { // quick ones are claimed many at a time
+						time.Sleep(10 * time.Millisecond)
+					}
 					return nil
 				}
 				config := func(h HandlerFunc) Config {
