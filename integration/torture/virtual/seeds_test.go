@@ -46,6 +46,14 @@ func number(name string, otherwise uint64) uint64 {
 // C1-C6, C9: whatever happens to the group, nothing is lost, no commit is ahead of the work, order holds, what is said to be settled is not done
 // again, no business duplicate runs, and in the end all is done. GAPLESS_SEEDS rounds from GAPLESS_FIRST_SEED on; GAPLESS_SEED is one, with its
 // events; GAPLESS_FAULTS are names as schedule.ParseFaults takes them. The last line is the verdict.
+//
+// What the first seeds find of an engine that was broken on purpose:
+//
+//	a dead letter counts before it is acknowledged     seeds 19, 26 and 38, of 40
+//	commits go out under any member id (no fence)      seeds 1, 5, 6, 8, 12, 15, 22 and 24, of 24
+//	an ended epoch's outcome is carried out            none of 40: the tracker and the fence of commits stand behind that check
+//
+// The default are seeds that are known to be good. Seeds repeat in what they do, but not in the order of goroutines at one instant.
 func TestSeeds(t *testing.T) {
 	first, n := number("GAPLESS_FIRST_SEED", 1), number("GAPLESS_SEEDS", 20)
 	if one := number("GAPLESS_SEED", 0); one > 0 {
