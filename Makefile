@@ -9,7 +9,7 @@ BIN      := $(CURDIR)/.bin
 
 .PHONY: help
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-18s %s\n", $$1, $$2}'
 
 .PHONY: test
 test: ## unit, property and scenario tests (only Go needed); race detector where a C compiler is
@@ -37,6 +37,11 @@ test-seeds: ## torture in one process under virtual time, GAPLESS_SEEDS (10,000)
 .PHONY: test-mutations
 test-mutations: ## deliberate faults, one at a time: which test catches which; MUTATIONS is a regexp of names
 	$(GO) run ./integration/mutations -run '$(MUTATIONS)'
+
+.PHONY: test-misbehaviour
+test-misbehaviour: ## every error code in every answer, silence and closed connections, against members on an embedded broker; GAPLESS_SEED draws the rest
+	$(GO) test -c $(TAGS) -o $(BIN)/misbehaviour.test ./engine
+	cd engine && GAPLESS_CASES=all $(BIN)/misbehaviour.test -test.run '^TestMisbehaviour$$' -test.timeout 5h
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## gofmt, go vet and the linters, in every module
