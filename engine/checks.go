@@ -42,7 +42,9 @@ func (e *Engine) connect(ctx context.Context) error {
 		if opts, err = e.cfg.consumerOpts(e); err == nil {
 			e.emit(Event{Name: EventStarted, Partition: -1, Hint: e.cfg.memoryHint()}) // before the first assignment
 			var cl *kgo.Client
-			if cl, err = kgo.NewClient(opts...); err != nil {
+			var life context.Context
+			life, e.abort = context.WithCancel(context.Background())
+			if cl, err = kgo.NewClient(append(opts, kgo.WithContext(life))...); err != nil {
 				err = fmt.Errorf("gapless: %w", err)
 			}
 			e.mu.Lock() // its callbacks may run already

@@ -75,6 +75,8 @@ type Engine struct {
 	health    health
 	hider     *keyHider // where keys are not to be seen
 	sessions  sessions
+	starts    failedStarts
+	abort     context.CancelFunc // ends the consumer's client at once
 	eventMu   sync.Mutex
 }
 
@@ -157,6 +159,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	if err := e.connect(ctx); err != nil || e.cl == nil { // no client: stopped before it had begun
 		return err
 	}
+	defer e.abort()
 	defer e.side.Close()
 	defer e.closeStore()
 	defer e.outs.close()
@@ -323,13 +326,17 @@ func (e *Engine) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), e.cfg.CommitTimeout)
 	defer cancel()
 	member, _ := e.cl.GroupMetadata()
-	if err := e.cl.LeaveGroupContext(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		e.log.Debug().Err(err).Msg("leaving the group")
+	left := e.cl.LeaveGroupContext(ctx)
+	err := ctx.Err()
+	if err != nil {
+		e.abort() // the client would wait on for the answer to a join that is out, and only then leave
+	} else if left != nil && !errors.Is(left, context.Canceled) {
+		e.log.Debug().Err(left).Msg("leaving the group")
 	}
-	if e.cfg.InstanceID == "" || member == "" {
-		return
+	if e.cfg.InstanceID != "" && member != "" {
+		err = e.leaveStatic(ctx, member)
 	}
-	if err := e.leaveStatic(ctx, member); err != nil {
+	if err != nil {
 		e.emit(Event{Name: EventLeaveFailed, Err: err, Hint: "the group keeps this member's partitions until its session ends"})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/gaplesshq/gapless/engine/window"
@@ -145,6 +146,42 @@ var errNoLogEnds = errors.New("the brokers do not name its log's ends, and the g
 // startTries is how often the ends of all logs are asked for before the others go on without one that has no leader.
 const startTries = 3
 
+// failedStarts counts the asks for the ends of logs that failed in a row, over all assignments: a group that is rebalanced again and
+// again may leave time for one ask in each.
+type failedStarts struct {
+	mu   sync.Mutex
+	n    int
+	last time.Time
+}
+
+func (f *failedStarts) failed() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.n, f.last = f.n+1, time.Now()
+	return f.n
+}
+
+// startsWell forgets the asks that failed.
+func (e *Engine) startsWell() {
+	e.starts.mu.Lock()
+	e.starts.n = 0
+	e.starts.mu.Unlock()
+	e.health.set("start", nil)
+}
+
+// startsForgottenAfter is how long a member has nothing to begin before what it could not begin is no longer its trouble.
+const startsForgottenAfter = 10 * time.Second
+
+// lookAtStarts finds that the partitions which could not begin are no longer this member's.
+func (e *Engine) lookAtStarts(eps []*epoch, now time.Time) {
+	e.starts.mu.Lock()
+	over := e.starts.n > 0 && now.Sub(e.starts.last) >= startsForgottenAfter
+	e.starts.mu.Unlock()
+	if over && !slices.ContainsFunc(eps, func(ep *epoch) bool { return ep.is(phaseStarting) }) {
+		e.startsWell()
+	}
+}
+
 // startsOf asks the brokers for the log's ends, again until ctx ends: there is nothing else to do without them. A partition that
 // stays without an answer is left out, so that it does not hold up the rest.
 func (e *Engine) startsOf(ctx context.Context, eps []*epoch) (map[tp]startAt, error) {
@@ -160,13 +197,13 @@ func (e *Engine) startsOf(ctx context.Context, eps []*epoch) (map[tp]startAt, er
 	for tries := 1; ; tries++ {
 		at, err := e.askStarts(ctx, names, eps)
 		if err == nil || len(at) > 0 && tries >= startTries {
-			e.health.set("start", nil)
+			e.startsWell()
 			return at, nil
 		}
 		if ctx.Err() != nil { // a rebalance came first: nothing is wrong
 			return nil, context.Cause(ctx)
 		}
-		if tries >= startTries {
+		if e.starts.failed() >= startTries {
 			e.health.set("start", err)
 		}
 		e.emit(Event{Name: EventStartFailed, Err: err, Partition: -1, Hint: "the log's ends are asked for again"})
@@ -174,7 +211,6 @@ func (e *Engine) startsOf(ctx context.Context, eps []*epoch) (map[tp]startAt, er
 		select {
 		case <-ctx.Done():
 			stop()
-			e.health.set("start", nil)
 			return nil, context.Cause(ctx)
 		case <-e.stopC:
 			stop()

@@ -351,3 +351,32 @@ func coordinatorIsDownAtStart(t *testing.T, dial func(network string) (net.Conn,
 		m.stop()
 	}, kfake.NumBrokers(2), kfake.Ports(9093, 9094))
 }
+
+// C9: a member that can't learn where its partitions begin is ill, though a group that is rebalanced again and again leaves it time for
+// one ask in each assignment. It is well once they begin.
+func TestStartsFailAcrossRebalances(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		h := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "t", Err: kerr.UnknownServerError, Count: -1})
+		w.produce(0, "a")
+		c := brisk(w.config(func(context.Context, *Record) error { return nil }))
+		c.Balancer = BalancerRange // all is assigned anew each time
+		m := w.start(c)
+		for i := range startTries {
+			w.eventually("asked", func() bool { return m.count(EventStartFailed) > i })
+			if asked := m.count(EventStartFailed); asked != i+1 {
+				t.Fatalf("asked %d times in %d assignments", asked, i+1)
+			}
+			m.e.cl.ForceRebalance()
+			w.eventually("assigned anew", func() bool { return m.count(EventRebalanced) == i+2 })
+		}
+		if ok, _ := m.e.Healthy(); ok {
+			t.Errorf("healthy: %v", m.names())
+		}
+		h.Remove()
+		w.eventually("handled", func() bool { return w.committed("t", 0) == 1 })
+		if ok, why := m.e.Healthy(); !ok {
+			t.Errorf("ill: %v", why)
+		}
+		m.stop()
+	})
+}

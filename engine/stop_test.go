@@ -382,3 +382,24 @@ func TestHardStopBeforeTheDrain(t *testing.T) {
 		}
 	})
 }
+
+// C8: a stop while the broker owes the answer to a join ends when a leave may take no longer. The client itself would wait for that
+// answer, for as long as a rebalance may take, and be closed only then.
+func TestStopWhileItsJoinIsOut(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		c := w.config(func(context.Context, *Record) error { return nil })
+		joins := make(chan struct{}, 1)
+		w.cluster.ControlKey(int16(kmsg.JoinGroup), func(kmsg.Request) (kmsg.Response, error, bool) {
+			joins <- struct{}{}
+			return nil, nil, true
+		})
+		m := w.start(c)
+		<-joins
+		if took, err := m.stopWithin(time.Minute); err != nil || took > c.WithDefaults().CommitTimeout+time.Second {
+			t.Errorf("Stop: %v after %v", err, took)
+		}
+		if m.count(EventLeaveFailed) != 1 {
+			t.Errorf("nothing is said of the leave: %v", m.names())
+		}
+	})
+}

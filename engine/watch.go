@@ -56,6 +56,7 @@ func (e *Engine) watchLoop(ctx context.Context) {
 		w.lookForFailingCommits(e, eps, now)
 		w.lookForIdle(e, eps, now)
 		e.lookAtSession(eps, now)
+		e.lookAtStarts(eps, now)
 		w.lookForStaleEnds(e, eps, now)
 		w.sizing.look(e, now)
 		e.buryZombies()
