@@ -274,7 +274,12 @@ func (e *Engine) fetchError(topic string, partition int32, err error) {
 		e.sessionError(session.Err)
 		return
 	case errors.As(err, &loss):
-		if ep := e.lookup(loss.Topic, loss.Partition); ep != nil {
+		ep := e.lookup(loss.Topic, loss.Partition)
+		switch {
+		case ep == nil:
+		case ep.stands(loss.ResetTo): // else it would begin anew there without end
+			e.fetchFailed(ep, errNoSuchPlace, "the broker says that the position is outside of the log, and names the same one as inside; tried again with backoff")
+		default:
 			e.emit(Event{Name: EventTruncated, Topic: loss.Topic, Partition: loss.Partition, Offset: loss.ResetTo, Count: loss.ConsumedTo - loss.ResetTo,
 				Hint: "the log was truncated (an unclean leader election); records from this offset on are consumed anew"})
 			e.renew(ep, loss.ResetTo, loss.ResetToEpoch, "truncated")
@@ -287,6 +292,23 @@ func (e *Engine) fetchError(topic string, partition int32, err error) {
 		return
 	}
 	hint, err := explainFetch(topic, err)
+	e.fetchFailed(ep, err, hint)
+}
+
+// errNoSuchPlace: the client was sent back to where it already was.
+var errNoSuchPlace = fmt.Errorf("the broker refuses the very offset that it names: %w", kerr.OffsetOutOfRange)
+
+// stands says whether the epoch waits for its first records at this offset.
+func (ep *epoch) stands(offset int64) bool {
+	if ep.begun || ep.opened() == nil {
+		return false
+	}
+	_, next := ep.tr.Next()
+	return next == offset
+}
+
+// fetchFailed pauses a partition that can't be fetched, for a while that grows.
+func (e *Engine) fetchFailed(ep *epoch, err error, hint string) {
 	ep.mu.Lock()
 	ep.backoff = min(max(2*ep.backoff, time.Second), fetchBackoffMax)
 	ep.retryAt = time.Now().Add(ep.backoff)
@@ -294,7 +316,7 @@ func (e *Engine) fetchError(topic string, partition int32, err error) {
 		ep.retryAt = time.Now().Add(never)
 	}
 	ep.mu.Unlock()
-	e.emit(Event{Name: EventFetchFailed, Topic: topic, Partition: partition, Err: err, Hint: hint})
+	e.emit(Event{Name: EventFetchFailed, Topic: ep.topic, Partition: ep.partition, Err: err, Hint: hint})
 	e.stop(ep, stopFetchError, err)
 }
 

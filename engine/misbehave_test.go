@@ -76,7 +76,8 @@ const (
 	patience     = 4 * time.Minute  // until all is handled and committed once the broker is well
 	watched      = 2 * time.Minute  // what is wrong for ever must be done with, or visible, by then
 	stopDeadline = 10 * time.Second
-	restartDelay = 5 * time.Second // what ends is started again, as a supervisor would
+	mutedFor     = 45 * time.Second // until clients have given up every connection that went silent: the longest wait is that for a join
+	restartDelay = 5 * time.Second  // what ends is started again, as a supervisor would
 )
 
 // play is a scenario under way.
@@ -240,6 +241,9 @@ func (p *play) recover() {
 			p.join(name)
 		}
 	}
+	if p.manner == silent || p.manner == unheard {
+		time.Sleep(mutedFor)
+	}
 	for name, m := range p.crew {
 		p.world.settled(m)
 		p.dismiss(name, true)
@@ -271,7 +275,7 @@ func (p *play) endure() {
 			ok, _ := m.e.Healthy()
 			ill = ill || !ok
 		}
-		if !ill {
+		if !ill && !p.unseen() {
 			p.tell()
 			p.Errorf("C9: %v is committed of %v, and every member is healthy", done, p.judge.made)
 		}
@@ -283,6 +287,16 @@ func (p *play) endure() {
 	if lost := p.judge.lost(); len(lost) > 0 {
 		p.Errorf("C1: lost: %v", lost)
 	}
+}
+
+// unseen are the cases in which trouble that lasts is not visible yet, and why. All else is asked of them as well.
+//
+// A KIP-848 member of whose group every broker says for ever that it is not the coordinator, or not one yet: the client asks again in place
+// and rebuilds the session without a word, and what its hooks show are answers, which carry the session clock on. Nothing is lost: the group
+// gives its partitions to others when the session times out, and refuses its commits.
+func (c *misCase) unseen() bool {
+	return c.key == kmsg.ConsumerGroupHeartbeat && c.moment != atStart &&
+		(c.code == kerr.NotCoordinator || c.code == kerr.CoordinatorNotAvailable || c.code == kerr.CoordinatorLoadInProgress)
 }
 
 // dismiss stops a member; a clean stop where the broker is well. (C8)
@@ -398,7 +412,10 @@ func generate(found map[place][]scene, seed uint64) (cases []*misCase) {
 // 14,000: make test-misbehaviour. Those that failed: GAPLESS_SEED and GAPLESS_CASES, as the failure says.
 func TestMisbehaviour(t *testing.T) {
 	found := observed(t)
-	seed := uint64(time.Now().UnixNano())
+	seed := uint64(1) // what everybody's tests run is always the same: a case that nobody has met yet is found by make test-misbehaviour
+	if os.Getenv("GAPLESS_CASES") != "" {
+		seed = uint64(time.Now().UnixNano())
+	}
 	if s := os.Getenv("GAPLESS_SEED"); s != "" {
 		var err error
 		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
@@ -471,22 +488,19 @@ func covers(t *testing.T, found map[place][]scene) {
 	}
 }
 
-// drawn are some of the cases, such that every request, every error code, every manner and every span at every place is among them.
+// drawn are some of the cases, such that at every place codes that the protocol calls retriable and others are among them, and of every
+// request every manner and every span, under every protocol and at every moment.
 func drawn(cases []*misCase, seed uint64) (which []int) {
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	covered := map[any]bool{}
 	for _, i := range rnd.Perm(len(cases)) {
 		c := cases[i]
-		var code int16
-		if c.code != nil {
-			code = c.code.Code
-		}
 		fresh := false
 		for _, what := range []any{
-			code,
-			[2]any{c.place, c.manner},
-			[2]any{c.place, c.span},
-			[2]any{c.key, scene{c.protocol, c.moment}},
+			[2]any{c.place, c.code != nil && c.code.Retriable},
+			[2]any{c.key, c.manner},
+			[2]any{c.key, c.span},
+			scene{c.protocol, c.moment},
 		} {
 			fresh = fresh || !covered[what]
 			covered[what] = true

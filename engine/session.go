@@ -97,6 +97,28 @@ func (e *Engine) sessionWell() {
 	e.health.set("group session", nil)
 }
 
+// errNotLetIn: nothing else would tell it, as the client tries again by itself and reports an error only now and then.
+var errNotLetIn = errors.New("the group has not let this member in for a session and a rebalance timeout: look at the group's coordinator and at the network")
+
+// lookForOutside finds that the member has been without a session for longer than any rebalance may take.
+func (w *watchdog) lookForOutside(e *Engine, now time.Time) {
+	e.sessions.mu.Lock()
+	inside := !e.sessions.began.IsZero()
+	if inside {
+		w.outside = time.Time{}
+	} else if w.outside.IsZero() {
+		w.outside = now
+	}
+	told := !inside && now.Sub(w.outside) >= e.cfg.SessionTimeout+e.cfg.RebalanceTimeout && e.health.set("group session", errNotLetIn)
+	if told {
+		e.sessions.ended++ // the next one that is well takes it back
+	}
+	e.sessions.mu.Unlock()
+	if told {
+		e.emit(Event{Name: EventSessionEnded, Partition: -1, Err: errNotLetIn, Took: now.Sub(w.outside), Hint: "the client goes on trying to join"})
+	}
+}
+
 // lookAtSession finds one that is well although nothing has begun in it.
 func (e *Engine) lookAtSession(eps []*epoch, now time.Time) {
 	e.sessions.mu.Lock()

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,6 +85,42 @@ func TestTroubleAtStartPasses(t *testing.T) {
 		err := <-w.launch(w.config(func(context.Context, *Record) error { return nil })).done
 		if took := time.Since(begun); err == nil || took > 5*time.Second {
 			t.Errorf("%v after %v", err, took)
+		}
+	})
+}
+
+// C9: a member that the group never answers is ill, once no session and no rebalance lasts so long, and well when it is let in, with
+// partitions or without.
+func TestNeverLetIn(t *testing.T) {
+	eachProtocol(t, 1, func(w *world, config func(HandlerFunc) Config) {
+		var let atomic.Bool
+		for _, key := range []kmsg.Key{kmsg.JoinGroup, kmsg.ConsumerGroupHeartbeat} {
+			w.cluster.ControlKey(int16(key), func(req kmsg.Request) (kmsg.Response, error, bool) {
+				w.cluster.KeepControl()
+				hb, ok := req.(*kmsg.ConsumerGroupHeartbeatRequest)
+				return nil, nil, !let.Load() && !(ok && hb.MemberEpoch < 0) // a question at start is such a good-bye
+			})
+		}
+		var members []*member
+		for range 2 { // one of them will have no partition
+			c := config(func(context.Context, *Record) error { return nil })
+			members = append(members, w.start(c))
+		}
+		time.Sleep(members[0].e.cfg.SessionTimeout)
+		for _, m := range members {
+			if ok, why := m.e.Healthy(); !ok {
+				w.Errorf("a rebalance may take as long: %v", why)
+			}
+		}
+		for _, m := range members {
+			w.eventually("ill", func() bool { ok, _ := m.e.Healthy(); return !ok })
+		}
+		let.Store(true)
+		for _, m := range members {
+			w.eventually("well", func() bool { ok, _ := m.e.Healthy(); return ok })
+		}
+		for _, m := range members {
+			m.stop()
 		}
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -143,5 +145,28 @@ func TestMiddlewareIsWrappedOnce(t *testing.T) {
 		if wrapped != 1 {
 			t.Errorf("%d times", wrapped)
 		}
+	})
+}
+
+// C9: a broker that refuses the very offset which it names as the place to go on is tried again with a backoff, and that is ill health;
+// the partition does not begin anew there without end.
+func TestRefusedAtTheNamedPlace(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		w.produce(0, "a", "b")
+		h := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "t", Err: kerr.OffsetOutOfRange, Count: -1})
+		c := w.config(func(context.Context, *Record) error { return nil })
+		c.StalledAfter = 20 * time.Second
+		m := w.start(c)
+		time.Sleep(2 * time.Minute)
+		if ok, _ := m.e.Healthy(); ok {
+			t.Error("healthy")
+		}
+		if n := m.count(EventTruncated); n > 2 {
+			t.Errorf("began anew %d times", n)
+		}
+		h.Remove()
+		w.eventually("committed", func() bool { return w.committed("t", 0) == 2 })
+		w.eventually("healthy", func() bool { ok, _ := m.e.Healthy(); return ok })
+		m.stop()
 	})
 }

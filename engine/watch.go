@@ -30,6 +30,7 @@ type watchdog struct {
 	stale   bool      // the log ends are
 	alone   time.Time // since when nothing is assigned here
 	losses  int64     // when something was last assigned
+	outside time.Time // since when the member has no session
 	sizing  sizing
 }
 
@@ -55,6 +56,7 @@ func (e *Engine) watchLoop(ctx context.Context) {
 		w.lookForStalled(ctx, e, eps, now)
 		w.lookForFailingCommits(e, eps, now)
 		w.lookForIdle(e, eps, now)
+		w.lookForOutside(e, now)
 		e.lookAtSession(eps, now)
 		e.lookAtStarts(eps, now)
 		w.lookForStaleEnds(e, eps, now)
