@@ -36,13 +36,14 @@ func TestMain(m *testing.M) {
 // a hang is a failure. Handlers wait on gates that the test opens; nothing sleeps to be lucky.
 type world struct {
 	*testing.T
-	net     *kfake.VirtualNetwork
-	cluster *kfake.Cluster
-	cl      *kgo.Client // produces, and asks
-	adm     *kadm.Client
-	members []*member
-	gates   []*gates
-	ends    []func()
+	net       *kfake.VirtualNetwork
+	cluster   *kfake.Cluster
+	cl        *kgo.Client // produces, and asks
+	adm       *kadm.Client
+	enlisting sync.Mutex // of members
+	members   []*member
+	gates     []*gates
+	ends      []func()
 }
 
 const testGroup = "orders"
@@ -150,7 +151,9 @@ func (w *world) launch(c Config) *member {
 	m.e = e
 	ctx, cancel := context.WithCancel(context.Background())
 	m.cancel = cancel
+	w.enlisting.Lock() // those who look at what the members send ask who they are
 	w.members = append(w.members, m)
+	w.enlisting.Unlock()
 	go func() { m.done <- e.Run(ctx) }()
 	return m
 }

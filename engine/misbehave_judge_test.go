@@ -1,9 +1,12 @@
+//go:build misbehaviour
+
 package engine
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -148,7 +151,7 @@ func (j *judge) heard(client string, req kmsg.Request) {
 // renewals is how often members, or one of them, began anew in a partition because the broker had said that their place is outside of its
 // log: there the position goes back, and commits with it, in an epoch of their own.
 func (j *judge) renewals(client string, partition int32) (n int) {
-	for _, m := range j.w.members {
+	for _, m := range j.w.launched() {
 		if client != "" && m.e.cfg.ClientID != client {
 			continue
 		}
@@ -276,4 +279,11 @@ func (t *trouble) names(err error) bool {
 // is not there is not waited for at start, as it calls that: most likely the name is wrong.
 func (t *trouble) passing() bool {
 	return t.left > 0 && (t.code == nil || t.code.Retriable) && t.code != kerr.UnknownTopicOrPartition
+}
+
+// launched are the members so far.
+func (w *world) launched() []*member {
+	w.enlisting.Lock()
+	defer w.enlisting.Unlock()
+	return slices.Clone(w.members)
 }

@@ -1,3 +1,5 @@
+//go:build misbehaviour
+
 package engine
 
 import (

@@ -98,7 +98,8 @@ func TestNeverLetIn(t *testing.T) {
 			w.cluster.ControlKey(int16(key), func(req kmsg.Request) (kmsg.Response, error, bool) {
 				w.cluster.KeepControl()
 				hb, ok := req.(*kmsg.ConsumerGroupHeartbeatRequest)
-				return nil, nil, !let.Load() && !(ok && hb.MemberEpoch < 0) // a question at start is such a good-bye
+				question := ok && hb.MemberEpoch < 0 // at start: a good-bye of nobody
+				return nil, nil, !let.Load() && !question
 			})
 		}
 		var members []*member

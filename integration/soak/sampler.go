@@ -115,11 +115,12 @@ func bytesIn(dir string) (store, logs int64) {
 			return nil //nolint:nilerr // it has gone meanwhile
 		}
 		info, err := d.Info()
-		switch {
-		case err != nil: // the same
-		case filepath.Ext(path) == ".log":
+		if err != nil {
+			return nil //nolint:nilerr // the same
+		}
+		if filepath.Ext(path) == ".log" {
 			logs += info.Size()
-		default:
+		} else {
 			store += info.Size()
 		}
 		return nil

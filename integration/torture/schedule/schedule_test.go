@@ -55,7 +55,7 @@ func TestGenerateKeepsToItsFaults(t *testing.T) {
 // What can't be read is refused, with what there is.
 func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "", "none": "", "kill": "kill", " kill ,pause": "kill,pause", "all": All().String(), "kill,-kill": "",
+		"": "", "none": "", "kill": "kill", "kill , pause": "kill,pause", "all": All().String(), "kill,-kill": "",
 		"all,-kill": strings.Replace(All().String(), "kill,", "", 1),
 	} {
 		if f, err := ParseFaults(text); err != nil || f.String() != want {
