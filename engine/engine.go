@@ -121,7 +121,6 @@ func New(cfg Config) (*Engine, error) {
 	e.workersPer.Store(int64(cfg.WorkersPerPartition))
 	e.metadataMax.Store(int64(max(cfg.Commit.MetadataBytes, 0)))
 	e.clock.init(e)
-	e.outs.linger = outputLinger
 	opts := workers.Options[*kgo.Record]{
 		Total:   cfg.Workers,
 		PerLane: cfg.WorkersPerPartition,
@@ -337,7 +336,7 @@ func (e *Engine) leave() {
 		err = e.leaveStatic(ctx, member)
 	}
 	if err != nil {
-		e.emit(Event{Name: EventLeaveFailed, Err: err, Hint: "the group keeps this member's partitions until its session ends"})
+		e.emit(Event{Name: EventLeaveFailed, Partition: -1, Err: err, Hint: "the group keeps this member's partitions until its session ends"})
 	}
 }
 
