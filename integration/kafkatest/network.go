@@ -85,7 +85,8 @@ func (n *Network) Limit(bytes int64, nodes ...int) error {
 	return n.set(nodes, func(f *faults) { f.limit = &limit{bytes} })
 }
 
-// Reset ends the connections that are open now with a reset. New ones are none the worse for it.
+// Reset ends the connections that are open now with a reset. New ones are none the worse for it, and
+// one that is just being made, on which nothing was answered yet, may count as new.
 func (n *Network) Reset(nodes ...int) error {
 	return n.each(nodes, func(p *proxy) error { p.resetAll(); return nil })
 }

@@ -140,6 +140,8 @@ func TestBlackholeHoldsWhatIsSaidUntilItHeals(t *testing.T) {
 func TestResetLosesWhatABlackholeHolds(t *testing.T) {
 	p, network := echo(t)
 	conn := dial(t, p)
+	say(t, conn, "before") // for a reset, a connection is there once the broker has answered on it
+	hear(t, conn, "before")
 	heal := must(t, network.Blackhole, network.Heal)
 	say(t, conn, "lost")
 	must(t, network.Reset, network.Heal)
