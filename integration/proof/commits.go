@@ -40,42 +40,71 @@ func (s *said) String() string {
 // tooLong is how long an answer may have taken: that of a broker which was stopped amid it may be old.
 const tooLong = 2 * time.Second
 
-// commit looks at a sample: what it says is settled must be (C1).
+// commit looks at a sample: what it says is settled must be (C1). A broker that has lost the group's coordination and does not know of it
+// yet answers with what was true before, so that only the log can tell that a commit went back; where there is none, samples must do.
 func (j *judge) commit(c *Commit) {
 	if c.Offset < 0 || c.At.Sub(c.From) > tooLong || j.amidReset(c) {
 		return
 	}
 	p := j.partition(place{c.Topic, c.Partition})
-	if p.said.known && p.said.offset == c.Offset && p.said.metadata == c.Metadata {
-		return
-	}
 	if p.said.known && c.Offset < p.said.offset {
+		if j.Logged != nil {
+			return
+		}
 		j.findAt(Rewound, p.place, c.Offset, "was committed after %d", p.said.offset)
 	}
-	p.said = said{known: true, offset: c.Offset, metadata: c.Metadata}
+	j.says(p, &p.said, c)
+}
+
+// written looks at a commit in the log.
+func (j *judge) written(c *Commit) {
+	if j.amidReset(c) {
+		return
+	}
+	p := j.partition(place{c.Topic, c.Partition})
+	if p.logged.known && c.Offset < p.logged.offset {
+		j.findAt(Rewound, p.place, c.Offset, "was committed at %s after %d", c.At.Format("15:04:05.000"), p.logged.offset)
+	}
+	j.says(p, &p.logged, c)
+}
+
+// says takes note of a commit, and accuses what it counts as settled and is not.
+func (j *judge) says(p *partition, s *said, c *Commit) {
+	if s.known && s.offset == c.Offset && s.metadata == c.Metadata {
+		return
+	}
+	*s = said{known: true, offset: c.Offset, metadata: c.Metadata}
 	if w, err := window.Decode(c.Metadata); err == nil && w.Frontier == c.Offset {
-		p.said.window = &w
+		s.window = &w
 	}
 	for p.low < len(p.records) && !p.records[p.low].must() {
 		p.low++
 	}
 	for _, r := range p.records[p.low:] {
-		if r.Offset >= c.Offset && (p.said.window == nil || r.Offset > p.said.window.Highest) {
+		if r.Offset >= c.Offset && (s.window == nil || r.Offset > s.window.Highest) {
 			break
 		}
-		if r.must() && !r.accused && p.said.settles(r) {
+		if r.must() && !r.accused && s.settles(r) {
 			r.accused = true
 			j.v.CommittedPastUnfinished++
-			j.find(CommittedPastUnfinished, r, "counts as settled by %v (read at %s), and nothing says that it was", &p.said, c.At.Format("15:04:05.000"))
+			j.find(CommittedPastUnfinished, r, "counts as settled by %v (of %s), and nothing says that it was", s, c.At.Format("15:04:05.000"))
 		}
 	}
+}
+
+// begun is the earliest time that it speaks of.
+func (c *Commit) begun() time.Time {
+	if c.From.IsZero() {
+		return c.At
+	}
+	return c.From
 }
 
 // amidReset says whether an operator moved the offset while it was read.
 func (j *judge) amidReset(c *Commit) bool {
 	for i := range j.Incidents {
 		in := &j.Incidents[i]
-		if in.What == Reset && in.Partition == c.Partition && (in.Topic == "" || in.Topic == c.Topic) && !c.From.After(in.To) && !c.At.Before(in.From) {
+		if in.What == Reset && in.Partition == c.Partition && (in.Topic == "" || in.Topic == c.Topic) && !c.begun().After(in.To) && !c.At.Before(in.From) {
 			return true
 		}
 	}

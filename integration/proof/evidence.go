@@ -17,7 +17,8 @@ type Evidence struct {
 
 	Records     []Record     // of the topics, whether they still exist or not
 	Lines       []Line       // the journal, in the order in which it was written
-	Commits     []Commit     // samples of what the group had committed
+	Commits     []Commit     // samples of what the group had committed, as a client was told
+	Logged      []Commit     // all that the group has committed, in order, as the coordinator's log has it; nil: only the samples are known
 	DeadLetters []DeadLetter // what lies in the dead-letter topics
 	Marks       []Mark       // business keys that were found in copies of stores
 	Incidents   []Incident   // what was done to the group
@@ -41,7 +42,7 @@ type Record struct {
 
 // Commit is what the group had committed for a partition.
 type Commit struct {
-	From, At  time.Time // when it was asked, and when the answer was there
+	From, At  time.Time // when it was asked, and when the answer was there; of a logged one only At: by then it had been written
 	Topic     string
 	Partition int32
 	Offset    int64 // the next to read; -1: none

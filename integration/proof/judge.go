@@ -48,7 +48,8 @@ type partition struct {
 	place
 	records []*record // by offset
 	low     int       // those before it are settled, or need not be
-	said    said
+	said    said      // what could be read
+	logged  said      // what was written
 }
 
 // lane is what order is promised in: a partition, or a key of it.
@@ -165,6 +166,9 @@ func (j *judge) plan() {
 	for i := range j.Commits {
 		after(j.Commits[i].At, func() { j.commit(&j.Commits[i]) })
 	}
+	for i := range j.Logged {
+		after(j.Logged[i].At, func() { j.written(&j.Logged[i]) })
+	}
 	for i := range j.Marks {
 		after(j.Marks[i].At, func() { j.mark(&j.Marks[i]) })
 	}
@@ -254,7 +258,7 @@ func (j *judge) reset(in *Incident) {
 		if at.partition != in.Partition || in.Topic != "" && at.topic != in.Topic {
 			continue
 		}
-		p.said, p.low = said{}, 0
+		p.said, p.logged, p.low = said{}, said{}, 0
 		for _, r := range p.records {
 			if r.settled = r.Offset < in.Offset || j.isDone(r); r.lane != nil {
 				r.lane.next = 0

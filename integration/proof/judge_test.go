@@ -22,6 +22,7 @@ var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 //	1.5 b m1.1/1 5      a line of the journal at 1.5 s, of m1.1 in its first tenure, about offset 5
 //	2 commit 3          what the group has at 2 s
 //	2 commit 3 to 7 but 3,5   and its window: settled up to 7, but for 3 and 5
+//	2 wrote 3           what the group's log has from 2 s on; with a window in the same way
 //	2 dead 5            a dead letter of 5
 //	2 mark m1 id        the mark of id is in m1's store
 //	1-9 paused m1.1     an incident; also cut, killed, stopping, store lost; without an end: for good, or at once
@@ -78,8 +79,8 @@ func story(t *testing.T, order engine.Order, dedupe bool, text string) *Evidence
 			ev.Lines = append(ev.Lines, Line{
 				Word: Word(f[1][0]), Nanos: when.UnixNano(), Member: member, Sequence: uint64(num(sequence)), Topic: "t", Offset: num(f[3]), Key: r.Key, ID: r.ID, Number: len(ev.Lines) + 1,
 			})
-		case "commit":
-			c := Commit{From: when, At: when, Topic: "t", Offset: num(f[2])}
+		case "commit", "wrote":
+			c := Commit{At: when, Topic: "t", Offset: num(f[2])}
 			if len(f) > 3 {
 				w := window.Window{Frontier: c.Offset, Highest: num(f[4]), Trying: -1, Epochs: []window.Epoch{{First: 0, LeaderEpoch: 1}}}
 				for s := range strings.SplitSeq(f[6], ",") {
@@ -87,6 +88,11 @@ func story(t *testing.T, order engine.Order, dedupe bool, text string) *Evidence
 				}
 				c.Metadata = string(w.Append(nil, 0))
 			}
+			if f[1] == "wrote" {
+				ev.Logged = append(ev.Logged, c)
+				continue
+			}
+			c.From = when
 			ev.Commits = append(ev.Commits, c)
 		case "dead":
 			ev.DeadLetters = append(ev.DeadLetters, DeadLetter{Topic: "t", Offset: num(f[2]), At: when})
@@ -298,6 +304,36 @@ var stories = []struct {
 		1.1 e m1.1/1 0
 		1.2 commit 1
 		1.3 commit 0`, "rewound=1"},
+	{"it went back in the log", "unordered", false, three + `
+		1 b m1.1/1 0
+		1.1 e m1.1/1 0
+		1.2 wrote 1
+		1.3 wrote 0`, "rewound=1"},
+	{"a broker answered with what was before", "unordered", false, three + `
+		1 b m1.1/1 0
+		1.1 e m1.1/1 0
+		1.2 wrote 1
+		1.25 commit 1
+		1.3 commit 0`, ""},
+	{"what it answered does not allow to begin again", "unordered", false, three + `
+		1 b m1.1/1 0
+		1.1 e m1.1/1 0
+		1.2 wrote 1
+		1.25 commit 1
+		1.3 commit 0
+		1.4 b m1.1/2 0
+		1.5 e m1.1/2 0`, "redone=1"},
+	{"an operator sent it back in the log", "unordered", false, three + `
+		1 b m1.1/1 0
+		1.1 e m1.1/1 0
+		1.2 wrote 1
+		1.25 reset 0
+		1.25 wrote 0`, ""},
+	{"past a record, and back before anybody asked", "unordered", false, three + `
+		1 b m1.1/1 0
+		1.1 e m1.1/1 0
+		1.2 wrote 2
+		1.3 commit 0`, "past=1"},
 	{"an operator sent it back", "unordered", false, three + `
 		1 b m1.1/1 0
 		1.1 e m1.1/1 0

@@ -23,11 +23,31 @@ func (w *world) Evidence(ctx context.Context) (*proof.Evidence, error) {
 	if err != nil {
 		return nil, err
 	}
+	if ev.Logged, err = w.CommitLog(ctx); err != nil {
+		return nil, err
+	}
+	if err := agree(ev.Logged, ev.Ends); err != nil {
+		return nil, err
+	}
 	if ev.Lines, err = w.lines(); err != nil {
 		return nil, err
 	}
 	ev.Marks, err = w.marks(ev.Records)
 	return ev, err
+}
+
+// agree says whether the log of commits ends with what a client is told: else it was not all read, or not understood.
+func agree(logged []proof.Commit, ends []proof.End) error {
+	last := map[int32]int64{}
+	for _, c := range logged {
+		last[c.Partition] = c.Offset
+	}
+	for _, e := range ends {
+		if at, ok := last[e.Partition]; e.Committed >= 0 && (!ok || at != e.Committed) {
+			return fmt.Errorf("the group has committed %d for partition %d, and the log of its commits ends with %d (any: %t)", e.Committed, e.Partition, at, ok)
+		}
+	}
+	return nil
 }
 
 func (w *world) copiesFailed() error {

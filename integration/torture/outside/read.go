@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
 
+	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/gaplesshq/gapless/engine"
 	"github.com/gaplesshq/gapless/integration/proof"
@@ -43,6 +46,33 @@ func (c *Client) Evidence(ctx context.Context) (*proof.Evidence, error) {
 	}
 	ev.DeadLetters, err = c.deadLetters(ctx)
 	return ev, err
+}
+
+// CommitLog is all that the group has committed, in order, from the log in which its coordinator keeps it. What a broker answers may be
+// old: one that has lost the group goes on answering until it hears of that.
+func (c *Client) CommitLog(ctx context.Context) (commits []proof.Commit, err error) {
+	err = c.read(ctx, "__consumer_offsets", func(r *kgo.Record) error {
+		var key kmsg.OffsetCommitKey
+		var value kmsg.OffsetCommitValue
+		about := kbin.Reader{Src: r.Key}
+		if about.Int16() > 1 || r.Value == nil { // members, or an offset that has expired
+			return nil
+		}
+		if err := key.ReadFrom(r.Key); err != nil {
+			return fmt.Errorf("decode the key of a commit: %w", err)
+		}
+		if key.Group != c.Group || key.Topic != c.Topic {
+			return nil
+		}
+		if err := value.ReadFrom(r.Value); err != nil {
+			return fmt.Errorf("decode a commit: %w", err)
+		}
+		// Its time is cut off at a millisecond: within the next it was written.
+		at := time.UnixMilli(value.CommitTimestamp).Add(time.Millisecond)
+		commits = append(commits, proof.Commit{At: at, Topic: key.Topic, Partition: key.Partition, Offset: value.Offset, Metadata: value.Metadata})
+		return nil
+	})
+	return commits, err
 }
 
 func (c *Client) deadLetters(ctx context.Context) (dead []proof.DeadLetter, err error) {
