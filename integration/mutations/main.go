@@ -36,6 +36,7 @@ type options struct {
 	list, check, write, all, asJSON bool
 	whole, verbose                  bool
 	timeout                         time.Duration
+	playing
 }
 
 func run(ctx context.Context, args []string, out, progress io.Writer) (code int, err error) {
@@ -48,8 +49,12 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (code int,
 	f.BoolVar(&o.all, "all", false, "run every named test of a mutation, not only up to the first that catches it")
 	f.BoolVar(&o.whole, "whole", false, "run all tests of the package, to see which catch it")
 	f.BoolVar(&o.asJSON, "json", false, "a JSON object for each mutation, and one for all, on stdout")
-	f.BoolVar(&o.verbose, "v", false, "show what the tests said that caught a mutation")
+	f.BoolVar(&o.verbose, "v", false, "show what the tests said that caught a mutation, or all that the torture did")
 	f.DurationVar(&o.timeout, "timeout", 2*time.Minute, "the longest that one test may take; a mutant that takes longer hangs, and is caught")
+	f.IntVar(&o.seeds, "seeds", 0, "instead of the tests, play so many rounds of the torture in process, to see which oracles catch a mutation")
+	f.IntVar(&o.rounds, "rounds", 0, "the same on a real broker")
+	f.Uint64Var(&o.seed, "seed", 1, "of the first of those rounds")
+	f.StringVar(&o.faults, "faults", "dead-letter,fail,kill,pause,poison,slow,stop,stuck,workers", "of the rounds on a real broker")
 	f.SetOutput(progress)
 	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
 		return 0, nil
@@ -91,6 +96,12 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (code int,
 		}
 		say(out, "%d mutations, %d wrong\n", len(ms), len(wrong))
 		return min(len(wrong), 1), nil
+	}
+	if o.seeds > 0 || o.rounds > 0 {
+		if o.verbose {
+			o.log = progress
+		}
+		return o.play(ctx, t, ms, out)
 	}
 	return tryAll(ctx, t, ms, o, out, progress)
 }

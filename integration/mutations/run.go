@@ -82,6 +82,21 @@ func (r *runner) prepare(ctx context.Context, ms []mutation) error {
 
 // build compiles the tests of a package with other files than the tree's.
 func (r *runner) build(ctx context.Context, pkg, name string, files map[string]string) (bin string, err error) {
+	file, err := r.overlay(files)
+	if err != nil {
+		return "", err
+	}
+	bin = filepath.Join(r.dir, name+".test")
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", bin, "-overlay", file, "-tags", r.tags, "-ldflags=-w", pkg)
+	cmd.Dir = r.root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s does not compile: %w\n%s", pkg, err, out)
+	}
+	return bin, nil
+}
+
+// overlay writes the files to where the compiler is to read them, and the list of them that it takes.
+func (r *runner) overlay(files map[string]string) (list string, err error) {
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
 	for file, text := range files {
 		to := filepath.Join(r.dir, strings.ReplaceAll(file, "/", "_"))
@@ -94,17 +109,11 @@ func (r *runner) build(ctx context.Context, pkg, name string, files map[string]s
 	if err != nil {
 		return "", err
 	}
-	file := filepath.Join(r.dir, "overlay.json")
-	if err := os.WriteFile(file, b, 0o600); err != nil {
+	list = filepath.Join(r.dir, "overlay.json")
+	if err := os.WriteFile(list, b, 0o600); err != nil {
 		return "", err
 	}
-	bin = filepath.Join(r.dir, name+".test")
-	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", bin, "-overlay", file, "-tags", r.tags, "-ldflags=-w", pkg)
-	cmd.Dir = r.root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%s does not compile: %w\n%s", pkg, err, out)
-	}
-	return bin, nil
+	return list, nil
 }
 
 // sound runs the tests without any mutation. A test that fails then catches nothing.
