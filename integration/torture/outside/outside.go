@@ -158,7 +158,12 @@ func (c *Client) Transact(ctx context.Context, ms []schedule.Message, open time.
 	case <-time.After(open):
 	case <-ctx.Done():
 	}
-	if err := cl.EndTransaction(ctx, kgo.TransactionEndTry(commit)); err != nil {
+	// Where the answer does not come, the client has it aborted, if it is not committed; the log tells which (see Evidence).
+	err = cl.EndTransaction(ctx, kgo.TransactionEndTry(commit))
+	if err != nil {
+		err = again(ctx, func() error { return cl.EndTransaction(ctx, kgo.TryAbort) })
+	}
+	if err != nil {
 		return fmt.Errorf("end a transaction: %w", err)
 	}
 	return nil

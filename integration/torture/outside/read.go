@@ -24,7 +24,11 @@ func (c *Client) Evidence(ctx context.Context) (*proof.Evidence, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	var txns transactions
 	err = c.read(ctx, c.Topic, func(r *kgo.Record) error {
+		if txns.see(r) {
+			return nil
+		}
 		known, ok := c.produced[r.Partition][r.Offset]
 		if !ok { // an answer that never came; the record is there all the same
 			known = proof.Record{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Key: r.Key, ID: header(r, schedule.IDHeader)}
@@ -39,6 +43,11 @@ func (c *Client) Evidence(ctx context.Context) (*proof.Evidence, error) {
 	if err != nil {
 		return nil, err
 	}
+	for at, aborted := range txns.ended {
+		r := c.produced[at.partition][at.offset]
+		r.Aborted = aborted
+		c.produced[at.partition][at.offset] = r
+	}
 	for _, of := range c.produced {
 		for _, r := range of {
 			ev.Records = append(ev.Records, r)
@@ -48,6 +57,45 @@ func (c *Client) Evidence(ctx context.Context) (*proof.Evidence, error) {
 	return ev, err
 }
 
+// transactions are the outcomes of the transactions in a log, as its markers tell them.
+type transactions struct {
+	open  map[writer][]int64
+	ended map[placed]bool // aborted, by record
+}
+
+// writer is a producer in a partition. It has one transaction at a time.
+type writer struct {
+	partition int32
+	producer  int64
+}
+
+type placed struct {
+	partition int32
+	offset    int64
+}
+
+// see takes a record in. It says whether it is a marker, and nobody's record.
+func (t *transactions) see(r *kgo.Record) (marker bool) {
+	if t.open == nil {
+		t.open, t.ended = map[writer][]int64{}, map[placed]bool{}
+	}
+	w := writer{r.Partition, r.ProducerID}
+	switch {
+	case r.Attrs.IsControl():
+		key := kbin.Reader{Src: r.Key}
+		_ = key.Int16() // version
+		aborted := key.Int16() == 0
+		for _, offset := range t.open[w] {
+			t.ended[placed{r.Partition, offset}] = aborted
+		}
+		delete(t.open, w)
+		return true
+	case r.Attrs.IsTransactional():
+		t.open[w] = append(t.open[w], r.Offset)
+	}
+	return false
+}
+
 // CommitLog is all that the group has committed, in order, from the log in which its coordinator keeps it. What a broker answers may be
 // old: one that has lost the group goes on answering until it hears of that.
 func (c *Client) CommitLog(ctx context.Context) (commits []proof.Commit, err error) {
@@ -55,7 +103,7 @@ func (c *Client) CommitLog(ctx context.Context) (commits []proof.Commit, err err
 		var key kmsg.OffsetCommitKey
 		var value kmsg.OffsetCommitValue
 		about := kbin.Reader{Src: r.Key}
-		if about.Int16() > 1 || r.Value == nil { // members, or an offset that has expired
+		if r.Attrs.IsControl() || about.Int16() > 1 || r.Value == nil { // a marker, members, or an offset that has expired
 			return nil
 		}
 		if err := key.ReadFrom(r.Key); err != nil {
@@ -77,6 +125,9 @@ func (c *Client) CommitLog(ctx context.Context) (commits []proof.Commit, err err
 
 func (c *Client) deadLetters(ctx context.Context) (dead []proof.DeadLetter, err error) {
 	err = c.read(ctx, DeadLetterTopic(c.Topic), func(r *kgo.Record) error {
+		if r.Attrs.IsControl() {
+			return nil
+		}
 		p, err1 := strconv.ParseInt(header(r, engine.HeaderPartition), 10, 32)
 		o, err2 := strconv.ParseInt(header(r, engine.HeaderOffset), 10, 64)
 		if err1 != nil || err2 != nil {
@@ -100,7 +151,7 @@ func header(r *kgo.Record, name string) (value string) {
 	return value
 }
 
-// read reads a topic from its beginning to its end, aborted transactions as well. A topic that is not there is empty.
+// read reads a topic from its beginning to its end, aborted transactions and markers as well. A topic that is not there is empty.
 func (c *Client) read(ctx context.Context, topic string, each func(*kgo.Record) error) error {
 	details, err := c.adm.ListTopics(ctx, topic)
 	if err != nil {
@@ -140,10 +191,8 @@ func (c *Client) read(ctx context.Context, topic string, each func(*kgo.Record) 
 		}
 		for it := fs.RecordIter(); !it.Done(); {
 			r := it.Next()
-			if !r.Attrs.IsControl() {
-				if err := each(r); err != nil {
-					return err
-				}
+			if err := each(r); err != nil {
+				return err
 			}
 			if r.Offset+1 >= left[r.Partition] {
 				delete(left, r.Partition)

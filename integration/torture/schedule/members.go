@@ -3,7 +3,10 @@ package schedule
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/gaplesshq/gapless/integration/proof"
 )
@@ -179,6 +182,13 @@ func (run *runner) sample(ctx context.Context) {
 	run.commits = append(run.commits, commits...)
 }
 
+// mayBeFenced says whether a member may have ended because a coordinator takes its predecessor for the one that lives. The broker writes down
+// that a static member has a successor only with the generation that follows: a coordinator that takes over before knows the predecessor
+// alone, and fences the member that is there.
+func (run *runner) mayBeFenced(err error) bool {
+	return run.r.Static && run.disturbed.Load() && strings.Contains(err.Error(), kerr.FencedInstanceID.Message)
+}
+
 // crashed has a host start another life.
 func (run *runner) crashed(ctx context.Context, c Crash) {
 	now := time.Now()
@@ -186,9 +196,12 @@ func (run *runner) crashed(ctx context.Context, c Crash) {
 		return
 	}
 	run.note(proof.Incident{What: proof.Killed, From: now, To: now, Member: c.Member.String(), Text: "by a record"})
-	if c.Err != nil {
+	switch {
+	case c.Err != nil && run.mayBeFenced(c.Err):
+		run.log.Printf("%s was fenced by its predecessor: %v", c.Member, c.Err)
+	case c.Err != nil:
 		run.find(fmt.Sprintf("%s ended by itself: %v", c.Member, c.Err))
-	} else {
+	default:
 		run.log.Printf("%s was ended by a record", c.Member)
 	}
 	go func() {

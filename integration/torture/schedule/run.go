@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -78,6 +79,8 @@ type runner struct {
 	// Both are held for long. A bubble of synctest can't go on where a goroutine waits for a mutex, but it can with these.
 	lanes    [Hosts + 3]*semaphore.Weighted
 	operator *semaphore.Weighted // everybody's is taken while no members may be started
+
+	disturbed atomic.Bool // a broker was
 
 	mu        sync.Mutex
 	lives     [Hosts + 1]int // so many so far
@@ -171,6 +174,10 @@ func (run *runner) take(ctx context.Context, s Step) error {
 	w, in := run.w, run.failed
 	if s.Member > 0 {
 		return run.toMember(ctx, s)
+	}
+	switch s.Action {
+	case KillBroker, PauseBroker, RollBrokers:
+		run.disturbed.Store(true)
 	}
 	switch s.Action {
 	case Produce:
