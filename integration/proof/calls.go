@@ -175,8 +175,16 @@ func (j *judge) silent(member string, from, to int64) bool {
 		if !in.To.IsZero() {
 			end = min(end, in.To.UnixNano())
 		}
+		if begin > to || end+int64(j.Session) < from {
+			continue
+		}
 		// The group counts from the last heartbeat, which may have been a while before. And the news of it comes only with the next.
-		if begin <= to && end+int64(j.Session) >= from && end-begin >= int64(j.Session)/2 {
+		if end-begin >= int64(j.Session)/2 {
+			return true
+		}
+		// Where a broker can't be reached the client ends its session by itself, sooner than the group would, and what its handlers were at
+		// by then is let go.
+		if in.What == Cut && from <= end && to <= end+int64(j.Session) {
 			return true
 		}
 	}

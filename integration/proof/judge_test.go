@@ -466,6 +466,14 @@ var stories = []struct {
 		8 b m1.1/1 0
 		4.1-9 cut
 		9.5 b m2.1/1 0`, "overlaps=1 overlaps_allowed=1"},
+	{"its brokers were gone for a moment", "key", false, three + `
+		1 b m1.1/1 0
+		1.1-1.3 cut
+		2.9 b m2.1/1 0`, "overlaps=1 overlaps_allowed=1"},
+	{"it began after its brokers were back", "key", false, three + `
+		2 b m1.1/1 0
+		1.1-1.3 cut
+		2.9 b m2.1/1 0`, "overlaps=1"},
 	{"another was cut off", "key", false, three + `
 		8 b m1.1/1 0
 		4.1-9 cut m2.1

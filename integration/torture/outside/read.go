@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -160,11 +161,19 @@ func (c *Client) read(ctx context.Context, topic string, each func(*kgo.Record) 
 	if !details.Has(topic) {
 		return nil
 	}
-	starts, err := c.adm.ListStartOffsets(ctx, topic)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", topic, err)
-	}
-	ends, err := c.adm.ListEndOffsets(ctx, topic)
+	var starts, ends kadm.ListedOffsets
+	err = again(ctx, func() (err error) { // of all partitions: one whose leader moves is not empty
+		if starts, err = c.adm.ListStartOffsets(ctx, topic); err == nil {
+			err = starts.Error()
+		}
+		if err != nil {
+			return err
+		}
+		if ends, err = c.adm.ListEndOffsets(ctx, topic); err == nil {
+			err = ends.Error()
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("read %s: %w", topic, err)
 	}
