@@ -182,9 +182,9 @@ func (run *runner) sample(ctx context.Context) {
 	run.commits = append(run.commits, commits...)
 }
 
-// mayBeFenced says whether a member may have ended because a coordinator takes its predecessor for the one that lives. The broker writes down
-// that a static member has a successor only with the generation that follows: a coordinator that takes over before knows the predecessor
-// alone, and fences the member that is there.
+// mayBeFenced says whether a member may have ended because the coordinator takes another join for the one that counts. The broker writes down
+// that a static member has a successor only with the generation that follows, so that a coordinator which takes over before knows the
+// predecessor alone; and one that was frozen may carry out a join that the client has given up after the one by which it replaced it.
 func (run *runner) mayBeFenced(err error) bool {
 	return run.r.Static && run.disturbed.Load() && strings.Contains(err.Error(), kerr.FencedInstanceID.Message)
 }
@@ -198,7 +198,7 @@ func (run *runner) crashed(ctx context.Context, c Crash) {
 	run.note(proof.Incident{What: proof.Killed, From: now, To: now, Member: c.Member.String(), Text: "by a record"})
 	switch {
 	case c.Err != nil && run.mayBeFenced(c.Err):
-		run.log.Printf("%s was fenced by its predecessor: %v", c.Member, c.Err)
+		run.log.Printf("%s was fenced by a join that had come too late: %v", c.Member, c.Err)
 	case c.Err != nil:
 		run.find(fmt.Sprintf("%s ended by itself: %v", c.Member, c.Err))
 	default:
