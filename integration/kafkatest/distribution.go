@@ -32,7 +32,7 @@ var brokerLogging []byte
 var toolLogging []byte
 
 // jvmFlags suit a process that lives for seconds: one garbage collector thread, no optimizing
-// compiler. Do not measure throughput with them.
+// compiler. Do not measure throughput with them: see [JVM].
 var jvmFlags = []string{"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}
 
 // A distribution is a Kafka that can be run.
