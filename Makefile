@@ -1,6 +1,6 @@
 # Run `make help` to see what there is.
 GO       ?= go
-MODULES  := . cmd integration
+MODULES  := . cmd integration bench/peers
 # The race detector needs a C compiler; without one the tests run without it.
 RACE     := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race,)
 TAGS     := -tags synctests
@@ -15,6 +15,7 @@ help: ## this list
 test: ## unit, property and scenario tests (only Go needed); race detector where a C compiler is
 	$(GO) test $(RACE) $(TAGS) ./...
 	cd cmd && $(GO) test $(RACE) ./...
+	cd bench/peers && $(GO) test $(RACE) ./internal/...
 
 .PHONY: test-kafka
 test-kafka: ## tests against a real Kafka, started by the tests (Java and Maven needed) or at GAPLESS_TEST_BROKERS
@@ -59,6 +60,10 @@ tidy-check: ## every go.mod is tidy
 .PHONY: bench
 bench: ## the benchmarks of tracker, workers and engine; those named Crash kill processes and count what is handled again
 	$(GO) test -run '^$$' -bench . -benchmem ./tracker ./workers ./engine/...
+
+.PHONY: bench-peers
+bench-peers: ## Gapless beside its peers on a real Kafka, in one table (a quarter of an hour; Java, Maven, a C compiler, Python)
+	$(GO) run ./bench/peers
 
 .PHONY: build-all
 build-all: ## everything builds for linux, darwin and windows
