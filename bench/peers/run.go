@@ -20,7 +20,7 @@ import (
 	"github.com/gaplesshq/gapless/bench/peers/internal/task"
 )
 
-var errInterrupted = errors.New("interrupted: what there is stands above")
+var errInterrupted = errors.New("interrupted")
 
 // patience is how long an arm waits for a record, and how long the broker may take to say what is committed.
 const patience = 30 * time.Second
@@ -35,7 +35,6 @@ type bench struct {
 	kafka    *java.Kit
 	parallel *java.Kit
 	python   *python.Kit
-	groups   int
 	began    time.Time
 }
 
@@ -54,6 +53,9 @@ func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 	b.prepare(ctx)
 	b.say("starting Kafka")
 	if b.ground, err = ground.Start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
 		return err
 	}
 	defer func() { err = errors.Join(err, b.ground.Close()) }()
@@ -161,10 +163,9 @@ func (b *bench) runOnce(ctx context.Context, c *plan.Cell) (r report.Run) {
 	if err != nil {
 		return report.Run{Err: err}
 	}
-	b.groups++
 	t := task.Task{
 		Library: c.Arm.Library, Mode: c.Arm.Mode, Bootstrap: b.ground.Bootstrap(), Topic: f.Name,
-		Group: fmt.Sprintf("peers-%d-%s-%s", b.groups, c.Arm.Library, c.Arm.Mode), Ends: f.Ends,
+		Group: b.ground.Group(c.Arm.Library + "-" + c.Arm.Mode), Ends: f.Ends,
 		Workers: c.Workload.Workers(&c.Arm), Latency: c.Workload.Latency(), Patience: patience,
 	}
 	if c.Arm.Share {

@@ -80,10 +80,10 @@ func Arms() []Arm {
 
 		{Library: "franz-go", Mode: "pooled", Part: parts(1, 0, 0), Settings: "`WithPools`, `Recycle`, `BlockRebalanceOnPoll`, the fetch options of Gapless, `CommitOffsets` each second", Source: "the doc comments of these options"},
 		{Library: "franz-go", Mode: "defaults", Part: parts(1, 0, 0), Settings: "`AutoCommitInterval(1s)`, one last commit", Source: "docs/producing-and-consuming.md, `ConsumerGroup`"},
-		{Library: "franz-go", Mode: "errgroup", Part: parts(1, 1, 1), Settings: "whole polls, `errgroup.SetLimit` 64 / 100 / 1,000, a commit after a poll, at most each second", Source: "what people write by hand"},
+		{Library: "franz-go", Mode: "errgroup", Part: parts(4, 1, 1), Settings: "whole polls, `errgroup.SetLimit` 64 / 100 / 1,000, a commit after a poll, at most each second", Source: "what people write by hand"},
 		{Library: "sarama", Mode: "group", Part: parts(1, 0, 0), Settings: "`Version` newest, `Offsets.Initial` oldest, auto-commit 1 s (the default)", Source: "examples/consumergroup"},
-		{Library: "kafka-go", Mode: "reader", Part: parts(2, 0, 0), Settings: "`MaxBytes` 10e6, `CommitInterval` 1 s, `FetchMessage` and `CommitMessages`", Source: "its README"},
-		{Library: "confluent-kafka-go", Mode: "backoff10", Part: parts(2, 0, 0), Settings: "`Poll` loop, auto-commit 1 s, `fetch.queue.backoff.ms` 10", Source: "its README; librdkafka's CONFIGURATION.md for the backoff"},
+		{Library: "kafka-go", Mode: "reader", Part: parts(4, 0, 0), Settings: "`MaxBytes` 10e6, `CommitInterval` 1 s, `FetchMessage` and `CommitMessages`", Source: "its README"},
+		{Library: "confluent-kafka-go", Mode: "backoff10", Part: parts(4, 0, 0), Settings: "`Poll` loop, auto-commit 1 s, `fetch.queue.backoff.ms` 10", Source: "its README; librdkafka's CONFIGURATION.md for the backoff"},
 		{Library: "confluent-kafka-go", Mode: "defaults", Part: parts(8, 0, 0), Settings: "`Poll` loop, auto-commit 1 s", Source: "its README"},
 
 		{Library: "kafka-java", Mode: "perf-tool", Runner: JavaKafka, Part: parts(1, 0, 0), Settings: "`ConsumerPerformance` as it is (it skips checksums), auto-commit 1 s", Source: "kafka-consumer-perf-test.sh"},

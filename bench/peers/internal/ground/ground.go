@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -21,6 +23,7 @@ type Ground struct {
 	client  *kgo.Client
 	admin   *kadm.Client
 	topics  map[Topic]*Filled
+	groups  []string
 }
 
 // brokerFlags are those of Kafka's own start script, in place of the ones that suit short tests.
@@ -65,10 +68,42 @@ func Start(ctx context.Context) (*Ground, error) {
 // Bootstrap is the brokers' addresses, separated by commas.
 func (g *Ground) Bootstrap() string { return strings.Join(g.cluster.Brokers(), ",") }
 
-// Close ends the Kafka that Start started.
-func (g *Ground) Close() error {
+// tidyUp is how long a Kafka that is not ours has to delete what we made.
+const tidyUp = 10 * time.Second
+
+// Close ends the Kafka that Start started. From one that ran already it deletes its topics and groups.
+func (g *Ground) Close() (err error) {
+	if os.Getenv(kafkatest.BrokersEnv) != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), tidyUp)
+		defer cancel()
+		err = g.tidyUp(ctx)
+	}
 	g.client.Close()
-	return g.cluster.Close()
+	return errors.Join(err, g.cluster.Close())
+}
+
+func (g *Ground) tidyUp(ctx context.Context) error {
+	var topics []string
+	for _, f := range g.topics {
+		topics = append(topics, f.Name)
+	}
+	deleted, err := g.admin.DeleteTopics(ctx, topics...)
+	if err == nil {
+		err = deleted.Error()
+	}
+	// Some were never made, or still have the member of a run that was cut off; they expire by themselves.
+	_, _ = g.admin.DeleteGroups(ctx, g.groups...)
+	if err != nil {
+		return fmt.Errorf("delete our topics: %w", err)
+	}
+	return nil
+}
+
+// Group makes the name of a new group.
+func (g *Ground) Group(arm string) string {
+	name := fmt.Sprintf("peers-%08x-%d-%s", rand.Uint32(), len(g.groups)+1, arm)
+	g.groups = append(g.groups, name)
+	return name
 }
 
 // AllowShare makes a share group read a topic from its beginning: without this it would see only what comes later.
