@@ -32,6 +32,7 @@ type bench struct {
 	ground   *ground.Ground
 	progress io.Writer
 	self     string
+	machine  string
 	kafka    *java.Kit
 	parallel *java.Kit
 	python   *python.Kit
@@ -48,7 +49,7 @@ func run(ctx context.Context, o options, out, progress io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	b := &bench{o: o, plan: p, progress: progress, self: self, kafka: java.Kafka(), parallel: java.Parallel(), python: new(python.Kit), began: time.Now()}
+	b := &bench{o: o, plan: p, progress: progress, self: self, machine: machine(), kafka: java.Kafka(), parallel: java.Parallel(), python: new(python.Kit), began: time.Now()}
 	b.say("looking for Java, Python and what they need")
 	b.prepare(ctx)
 	b.say("starting Kafka")
@@ -208,15 +209,15 @@ func (b *bench) write(out io.Writer) (err error) {
 	sections := b.plan.Sections()
 	switch b.o.json {
 	case "":
-		return report.Table(out, sections)
+		return report.Table(out, b.machine, sections)
 	case "-":
-		return errors.Join(report.Table(b.progress, sections), report.JSON(out, sections))
+		return errors.Join(report.Table(b.progress, b.machine, sections), report.JSON(out, sections))
 	}
 	f, err := os.Create(b.o.json)
 	if err != nil {
-		return errors.Join(report.Table(out, sections), err)
+		return errors.Join(report.Table(out, b.machine, sections), err)
 	}
-	return errors.Join(report.JSON(f, sections), f.Close(), report.Table(out, sections))
+	return errors.Join(report.JSON(f, sections), f.Close(), report.Table(out, b.machine, sections))
 }
 
 // verdict is an error if Gapless itself was not complete.

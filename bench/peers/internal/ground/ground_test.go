@@ -11,7 +11,7 @@ import (
 
 func TestParetoHasItsMeanAndItsBounds(t *testing.T) {
 	p := newPareto(2 * time.Millisecond)
-	const n = 1_000_000
+	const n = 100_000
 	var sum, least, most time.Duration
 	least = time.Hour
 	for i := range n { // every quantile once: no chance in it
@@ -19,10 +19,10 @@ func TestParetoHasItsMeanAndItsBounds(t *testing.T) {
 		sum += d
 		least, most = min(least, d), max(most, d)
 	}
-	if mean := float64(sum) / n; math.Abs(mean/2e6-1) > 0.001 {
+	if mean := float64(sum) / n; math.Abs(mean/2e6-1) > 0.005 {
 		t.Errorf("the mean is %.0f ns", mean)
 	}
-	if float64(most)/float64(least) > paretoRange || float64(most)/float64(least) < 0.99*paretoRange {
+	if float64(most)/float64(least) > paretoRange || float64(most)/float64(least) < 0.9*paretoRange {
 		t.Errorf("from %v to %v", least, most)
 	}
 	if d := p.draw(rand.New(rand.NewPCG(1, 2)).Float64()); d < least || d > most {

@@ -93,10 +93,11 @@ func sections() []Section {
 
 func TestTableShowsEveryRow(t *testing.T) {
 	var b strings.Builder
-	if err := Table(&b, sections()); err != nil {
+	if err := Table(&b, "a machine", sections()); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{
+		"a machine",
 		"gapless  unordered  1,000    500,000     (333,333 - 1,000,000)  500              (400 - 600)      450        20                      yes (3)",
 		"peer     loop       1,000    125,000     (125,000 - 125,000)    1,000            (1,000 - 1,000)  900        20      4.00x, CPU 0.50x  yes (1)",
 		"NO, 1 of 1 runs: 12 records are not committed",

@@ -27,8 +27,11 @@ func JSON(w io.Writer, sections []Section) error {
 	return nil
 }
 
-// Table writes the table.
-func Table(w io.Writer, sections []Section) error {
+// Table writes the table, under a line that says where it comes from.
+func Table(w io.Writer, from string, sections []Section) error {
+	if _, err := fmt.Fprintf(w, "\n%s\n", from); err != nil {
+		return err
+	}
 	for _, s := range sections {
 		if err := s.write(w); err != nil {
 			return err
