@@ -74,7 +74,7 @@ func heavyTailed(ofNoop, of100, of1000, pareto100s, pareto1000s int) map[string]
 // Arms are all arms, in the order of the table.
 func Arms() []Arm {
 	return []Arm{
-		{Library: "gapless", Mode: "unordered", Part: parts(1, 1, 1), Settings: "defaults, `Order: unordered`, `Workers` 64 / 100 / 1,000", Source: "its README"},
+		{Library: "gapless", Mode: "unordered", Part: parts(1, 1, 1), Settings: "`Order: unordered`, `Workers` 64 (the default) / 100 / 1,000, no dead-letter topic", Source: "its README"},
 		{Library: "gapless", Mode: "key", Part: parts(1, 1, 1), Against: "key", Settings: "as above, `Order: key` (the default)", Source: "its README"},
 		{Library: "gapless", Mode: "partition", Part: parts(1, 0, 0), Against: "partition", Settings: "as above, `Order: partition`", Source: "its README"},
 
