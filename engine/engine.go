@@ -50,6 +50,7 @@ type Engine struct {
 	kick        chan struct{} // asks the committer for a commit
 	flowKick    chan struct{} // asks for a look at who may be resumed
 	flows       flowState     // whom flow has to look at
+	unowned     unowned
 	topicKick   chan struct{} // asks for a look at the topics
 
 	workers, workersPer atomic.Int64 // the limits in force

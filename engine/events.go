@@ -59,6 +59,7 @@ const (
 	EventStartFailed      EventName = "start_offsets_failed"     //
 	EventStartsLatest     EventName = "starts_latest"            // a warning
 	EventNoPartitions     EventName = "no_partitions"            // a warning
+	EventUnowned          EventName = "partitions_unowned"       // Count partitions that no member had; the group is made to rebalance
 	EventConfigWarning    EventName = "config_warning"           // a warning
 	EventStuck            EventName = "stuck"                    // a handler runs longer than StuckAfter
 	EventUnstuck          EventName = "unstuck"                  //
@@ -92,7 +93,7 @@ var eventLevels = map[EventName]zerolog.Level{
 	EventDeadLetterFailed: zerolog.ErrorLevel, EventOutputFailed: zerolog.ErrorLevel, EventDeadLetterCut: zerolog.WarnLevel, EventSkipped: zerolog.WarnLevel, EventHeld: zerolog.ErrorLevel,
 	EventKeyHeld: zerolog.WarnLevel, EventPaused: zerolog.WarnLevel, EventBreakerOpen: zerolog.ErrorLevel, EventFetchFailed: zerolog.ErrorLevel,
 	EventDataLoss: zerolog.ErrorLevel, EventTruncated: zerolog.WarnLevel, EventTopicRecreated: zerolog.WarnLevel, EventTopicDeleted: zerolog.ErrorLevel,
-	EventStartFailed: zerolog.WarnLevel, EventStartsLatest: zerolog.WarnLevel, EventNoPartitions: zerolog.WarnLevel, EventConfigWarning: zerolog.WarnLevel,
+	EventStartFailed: zerolog.WarnLevel, EventStartsLatest: zerolog.WarnLevel, EventNoPartitions: zerolog.WarnLevel, EventUnowned: zerolog.WarnLevel, EventConfigWarning: zerolog.WarnLevel,
 	EventStuck: zerolog.ErrorLevel, EventStalled: zerolog.ErrorLevel, EventOpenTransaction: zerolog.WarnLevel, EventFlushFailed: zerolog.WarnLevel, EventLogEndsStale: zerolog.WarnLevel,
 	EventPartitionsAdded: zerolog.WarnLevel, EventWindowIgnored: zerolog.WarnLevel, EventCrashLoop: zerolog.ErrorLevel,
 	EventStoreFailed: zerolog.ErrorLevel, EventStoreRolledBack: zerolog.ErrorLevel, EventStoreQuarantined: zerolog.ErrorLevel,

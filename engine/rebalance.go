@@ -32,6 +32,7 @@ func (e *Engine) onAssigned(_ context.Context, cl *kgo.Client, assigned map[stri
 		}
 	}
 	e.lookForAdrift(member)
+	e.unowned.letIn(member)
 	e.noteAssignment()
 }
 

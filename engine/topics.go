@@ -44,6 +44,7 @@ func (e *Engine) logEndLoop(ctx context.Context) {
 		again := logEndTick
 		e.lookForRefused(ctx)
 		e.resubscribe()
+		e.lookForUnowned(ctx)
 		topics := e.watchedTopics()
 		e.forgetTopics(topics)
 		if len(topics) > 0 && !e.lookAtTopics(ctx, topics) {
