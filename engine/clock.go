@@ -13,7 +13,8 @@ import (
 // sessionClock is the engine's own view of whether the group still counts on this member (C3). The client learns that it was
 // thrown out only when the network is back; until then another member may own the partitions. So the clock runs from the
 // sending of the last coordinator request that was answered, and past its limit every epoch is suspended: nothing starts,
-// nothing is committed, handler contexts end. The next answer resumes what is still ours; a loss ends it.
+// nothing is committed, handler contexts end. The next answer resumes what is still ours; a loss ends it. An answer that only
+// says that the coordinator is elsewhere is none (search).
 type sessionClock struct {
 	e         *Engine
 	suspended atomic.Bool
@@ -26,6 +27,7 @@ type sessionClock struct {
 	heard   time.Time     // when the first answer since the suspension came; zero = none yet
 	proven  bool          // an answer since then proves that the group still counts this member
 	moved   chan struct{}
+	search  search
 
 	refused, refusedLast time.Time // since when the instance id is held by another member, and when that was last said
 
@@ -44,12 +46,19 @@ const (
 	keyHeartbeat              = int16(kmsg.Heartbeat)
 	keySyncGroup              = int16(kmsg.SyncGroup)
 	keyConsumerGroupHeartbeat = int16(kmsg.ConsumerGroupHeartbeat)
+	keyFindCoordinator        = int16(kmsg.FindCoordinator)
 )
 
 // OnBrokerWrite implements kgo.HookBrokerWrite: a JoinGroup that is out waits for the other members, for up to the rebalance
 // timeout, and the group keeps the member meanwhile.
 func (c *sessionClock) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
-	if key == keyJoinGroup && err == nil {
+	if err != nil {
+		return
+	}
+	switch key {
+	case keyFindCoordinator:
+		c.searching()
+	case keyJoinGroup:
 		c.fellBack.Store(c.e.cfg.Protocol == ProtocolConsumer)
 		c.mu.Lock()
 		c.joining = time.Now()
@@ -61,13 +70,20 @@ func (c *sessionClock) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, 
 // OnBrokerE2E implements kgo.HookBrokerE2E. An answer that carries a member error counts here, too, but the client ends the
 // session at once on reading it, and the epochs with it. Commits do not count: heartbeats alone carry the clock.
 func (c *sessionClock) OnBrokerE2E(broker kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
-	switch key {
-	case keyJoinGroup, keyHeartbeat, keySyncGroup, keyConsumerGroupHeartbeat:
-	case keyFetch:
+	if key == keyFetch {
 		if e2e.Err() == nil {
 			c.fetches.Store(broker.NodeID, time.Now())
 		}
 		return
+	}
+	counts := e2e.Err() == nil
+	if counts {
+		c.mu.Lock()
+		counts = c.search.answered(key, c.last)
+		c.mu.Unlock()
+	}
+	switch key {
+	case keyJoinGroup, keyHeartbeat, keySyncGroup, keyConsumerGroupHeartbeat:
 	default:
 		return
 	}
@@ -82,7 +98,7 @@ func (c *sessionClock) OnBrokerE2E(broker kgo.BrokerMetadata, key int16, e2e kgo
 			c.wake() // the deadline is nearer now than the one that the loop waits for
 		}
 	}
-	if e2e.Err() == nil {
+	if counts {
 		c.goodSince(time.Now().Add(-e2e.DurationE2E()))
 	}
 }
@@ -190,7 +206,7 @@ func (c *sessionClock) judge(expired bool) {
 			ep.endCtx(errSuspended)
 		}
 		e.counts.suspensions.Add(1)
-		e.emit(Event{Name: EventSuspended, Partition: -1, Count: int64(len(eps)), Hint: "the coordinator has not answered for a session timeout; nothing starts and nothing is committed until it does"})
+		e.emit(Event{Name: EventSuspended, Partition: -1, Count: int64(len(eps)), Hint: "no coordinator has answered this member for a session timeout; nothing starts and nothing is committed until it does"})
 		return
 	}
 	member, _ := e.cl.GroupMetadata()

@@ -234,6 +234,7 @@ func (e *Engine) onRevoked(ctx context.Context, cl *kgo.Client, revoked map[stri
 
 // onLost ends epochs at once: another member may own the partitions. Nothing is committed after it.
 func (e *Engine) onLost(_ context.Context, _ *kgo.Client, lost map[string][]int32) {
+	e.sessions.lost()
 	e.lose(e.take(lost), "the group session ended")
 }
 

@@ -61,6 +61,7 @@ type sessions struct {
 	ended int       // since one was well
 	began time.Time // when the present one did; zero = there is none
 	letIn bool      // the group has let this member in once
+	begun int       // sessions so far
 }
 
 // sessionWellAfter is how long a session lasts that is well, where it has nothing to begin.
@@ -70,6 +71,7 @@ func (s *sessions) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.letIn = true
+	s.begun++
 	if s.began.IsZero() {
 		s.began = time.Now()
 	}
@@ -79,6 +81,19 @@ func (s *sessions) wasLetIn() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.letIn
+}
+
+// lost ends the session without blame: the client joins again, and may not be let in.
+func (s *sessions) lost() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.began = time.Time{}
+}
+
+func (s *sessions) soFar() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.begun
 }
 
 func (s *sessions) end() (ended int) {
@@ -126,5 +141,29 @@ func (e *Engine) lookAtSession(eps []*epoch, now time.Time) {
 	e.sessions.mu.Unlock()
 	if lasts && !slices.ContainsFunc(eps, func(ep *epoch) bool { return ep.is(phaseStarting) }) {
 		e.sessionWell()
+	}
+}
+
+// restlessWithin is how long sessions are counted for.
+const restlessWithin = 30 * time.Second
+
+// restlessFrom is how many sessions begin in that time only where the broker ends each as it begins. However members come and go, the others
+// hear of it by heartbeats.
+func (c *Config) restlessFrom() int { return 100 + 5*int(restlessWithin/c.HeartbeatInterval) }
+
+var errRestless = errors.New("the group begins a new session several times a second, and none lasts: look at the group's coordinator")
+
+// lookForRestless finds sessions that end as they begin, which the client takes for rebalances.
+func (w *watchdog) lookForRestless(e *Engine, now time.Time) {
+	if now.Sub(w.counted) < restlessWithin {
+		return
+	}
+	begun := e.sessions.soFar()
+	restless := !w.counted.IsZero() && begun-w.begun >= e.cfg.restlessFrom()
+	w.counted, w.begun = now, begun
+	if !restless {
+		e.health.set("rebalances", nil)
+	} else if e.health.set("rebalances", errRestless) {
+		e.emit(Event{Name: EventSessionEnded, Partition: -1, Err: errRestless, Took: restlessWithin, Hint: "the client goes on trying"})
 	}
 }

@@ -31,6 +31,8 @@ type watchdog struct {
 	alone   time.Time // since when nothing is assigned here
 	losses  int64     // when something was last assigned
 	outside time.Time // since when the member has no session
+	counted time.Time // when sessions were last counted, and how many had begun by then
+	begun   int
 	sizing  sizing
 }
 
@@ -57,6 +59,7 @@ func (e *Engine) watchLoop(ctx context.Context) {
 		w.lookForFailingCommits(e, eps, now)
 		w.lookForIdle(e, eps, now)
 		w.lookForOutside(e, now)
+		w.lookForRestless(e, now)
 		e.lookAtSession(eps, now)
 		e.lookAtStarts(eps, now)
 		w.lookForStaleEnds(e, eps, now)
