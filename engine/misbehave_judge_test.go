@@ -267,12 +267,12 @@ func (j *judge) lost() (lost []at) {
 	return lost
 }
 
-// names says whether what a member's end was reported with tells of the trouble.
+// names says whether what a member's end was reported with tells of the trouble, if only in words.
 func (t *trouble) names(err error) bool {
 	if t.code == nil {
 		return err != nil
 	}
-	return errors.Is(err, t.code)
+	return errors.Is(err, t.code) || err != nil && strings.Contains(err.Error(), t.code.Message)
 }
 
 // passing says that a member has to live through the trouble: it is over soon, and of a kind that the protocol calls passing. A topic that

@@ -277,7 +277,7 @@ func (p *play) endure() {
 			ok, _ := m.e.Healthy()
 			ill = ill || !ok
 		}
-		if !ill && !p.unseen() {
+		if !ill {
 			p.tell()
 			p.Errorf("C9: %v is committed of %v, and every member is healthy", done, p.judge.made)
 		}
@@ -289,16 +289,6 @@ func (p *play) endure() {
 	if lost := p.judge.lost(); len(lost) > 0 {
 		p.Errorf("C1: lost: %v", lost)
 	}
-}
-
-// unseen are the cases in which trouble that lasts is not visible yet, and why. All else is asked of them as well.
-//
-// A KIP-848 member of whose group every broker says for ever that it is not the coordinator, or not one yet: the client asks again in place
-// and rebuilds the session without a word, and what its hooks show are answers, which carry the session clock on. Nothing is lost: the group
-// gives its partitions to others when the session times out, and refuses its commits.
-func (c *misCase) unseen() bool {
-	return c.key == kmsg.ConsumerGroupHeartbeat && c.moment != atStart &&
-		(c.code == kerr.NotCoordinator || c.code == kerr.CoordinatorNotAvailable || c.code == kerr.CoordinatorLoadInProgress)
 }
 
 // dismiss stops a member; a clean stop where the broker is well. (C8)

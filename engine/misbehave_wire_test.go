@@ -277,13 +277,24 @@ func (c *tap) spoil(x *exchange, frame []byte) (out []byte, then manner) {
 	if w.armed && strings.HasPrefix(x.client, memberClient) {
 		w.note(x, frame, body)
 	}
+	if err := resp.ReadFrom(frame[body:]); err != nil {
+		panic(err)
+	}
 	if w.answered != nil {
-		if err := resp.ReadFrom(frame[body:]); err != nil {
-			panic(err)
-		}
 		w.answered(x.client, x.req, resp)
 	}
+	if v, ok := resp.(*kmsg.ApiVersionsResponse); ok && v.ErrorCode == kerr.UnsupportedVersion.Code {
+		v.SetVersion(0) // the one that every client can read, as brokers do
+		frame = framed(frame[:body], v)
+	}
 	return frame, ""
+}
+
+// framed is an answer behind its header.
+func framed(header []byte, resp kmsg.Response) []byte {
+	frame := resp.AppendTo(bytes.Clone(header))
+	binary.BigEndian.PutUint32(frame, uint32(len(frame)-4))
+	return frame
 }
 
 // withCode returns the answer with an error code at a path, where this version of the protocol has room for one there.
@@ -293,8 +304,7 @@ func withCode(x *exchange, frame []byte, body int, path string, code int16, one 
 		panic(err)
 	}
 	setCodes(reflect.ValueOf(resp), strings.Split(path, "."), code, one)
-	spoiled := resp.AppendTo(bytes.Clone(frame[:body]))
-	binary.BigEndian.PutUint32(spoiled, uint32(len(spoiled)-4))
+	spoiled := framed(frame[:body], resp)
 	resp = x.req.ResponseKind()
 	if err := resp.ReadFrom(spoiled[body:]); err != nil {
 		panic(err)
