@@ -42,9 +42,11 @@ func TestHotKeyIsDeadLettered(t *testing.T) {
 // C1, C9: a right to write that is missing when the first output or dead letter is written holds the partition, names the right, and is
 // no failure of the record; once it is given, the write passes, although the client has been refused a producer id for good.
 func TestWriteIsForbiddenAtFirst(t *testing.T) {
-	for name, fault := range map[string]kfake.Fault{
-		"producer id": {Keys: []kmsg.Key{kmsg.InitProducerID}, Err: kerr.ClusterAuthorizationFailed, Count: -1},
-		"topic":       {Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.TopicAuthorizationFailed, Count: -1},
+	for name, forbid := range map[string]func(*world) (grant func()){
+		"producer id": func(w *world) func() { return w.refuseProducerIDs(kerr.ClusterAuthorizationFailed) },
+		"topic": func(w *world) func() {
+			return w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.TopicAuthorizationFailed, Count: -1}).Remove
+		},
 	} {
 		for _, what := range []EventName{EventOutputFailed, EventDeadLetterFailed} {
 			t.Run(name+" "+string(what), func(t *testing.T) {
@@ -57,7 +59,7 @@ func TestWriteIsForbiddenAtFirst(t *testing.T) {
 						topic, name, problem = "out", `output topic "out"`, "outputs t"
 						h = emits(new(atomic.Int64))
 					}
-					refused := w.cluster.Fault(fault)
+					grant := forbid(w)
 					m := w.start(w.config(h))
 					ev := m.awaitName(what)
 					if !strings.Contains(ev.Err.Error(), "grant WRITE and DESCRIBE on "+name+" to this user") {
@@ -70,7 +72,7 @@ func TestWriteIsForbiddenAtFirst(t *testing.T) {
 					if at := w.committed("t", 0); at > 0 {
 						t.Errorf("committed %d over what was not written", at)
 					}
-					refused.Remove()
+					grant()
 					w.eventually("committed", func() bool { return w.committed("t", 0) == 2 })
 					if n := m.e.Status().Counts; what == EventOutputFailed && (n.Failures != 0 || n.DeadLettered != 0) {
 						t.Errorf("the records were blamed: %+v", n)
@@ -83,14 +85,31 @@ func TestWriteIsForbiddenAtFirst(t *testing.T) {
 	}
 }
 
+// refuseProducerIDs makes the broker refuse producer ids, until grant. It takes a moment to answer, as every broker does: a client that hears in
+// no time at all that it gets none may miss a record that it is just about to partition, and never fails it (kgo's storePartitionsUpdate makes
+// partitions known only after their records are on their way, and failBufferedRecords goes by what is known).
+func (w *world) refuseProducerIDs(code *kerr.Error) (grant func()) {
+	var granted atomic.Bool
+	w.cluster.ControlKey(int16(kmsg.InitProducerID), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		if granted.Load() {
+			return nil, nil, false
+		}
+		w.cluster.KeepControl()
+		w.cluster.SleepControl(func() { time.Sleep(time.Millisecond) })
+		resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
+		resp.ErrorCode = code.Code
+		return resp, nil, true
+	})
+	return func() { granted.Store(true) }
+}
+
 // C1, C9: a client that the broker refuses a producer id is dead for good. When the right to write is granted, what waits is written all the
 // same, without a restart.
 func TestProducerIDIsRefused(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		w.createOut()
 		w.produce(0, "bad", "good")
-		refused := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true, Err: kerr.ClusterAuthorizationFailed, Count: -1})
-
+		grant := w.refuseProducerIDs(kerr.ClusterAuthorizationFailed)
 		c := w.config(func(_ context.Context, r *Record) error {
 			if string(r.Value) == "bad" {
 				return Permanent(errBoom)
@@ -105,7 +124,7 @@ func TestProducerIDIsRefused(t *testing.T) {
 		if ok, _ := m.e.Healthy(); ok || w.committed("t", 0) > 0 {
 			t.Errorf("healthy %v, committed %d", ok, w.committed("t", 0))
 		}
-		refused.Remove()
+		grant()
 		w.eventually("committed", func() bool { return w.committed("t", 0) == 2 })
 		w.eventually("healthy", func() bool { ok, _ := m.e.Healthy(); return ok })
 		m.stop()
