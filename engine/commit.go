@@ -189,6 +189,7 @@ func (e *Engine) committedBy(resp *kmsg.OffsetCommitResponse, sent offers) (firs
 			switch {
 			case err == nil:
 				o.ep.acknowledged(o)
+				e.failing.passed(o.ep.tp)
 				continue
 			case errors.Is(err, kerr.OffsetMetadataTooLarge) && o.metadata != "":
 				e.metadataRefused(o)
@@ -250,6 +251,7 @@ func (e *Engine) refused(ep *epoch, err error) {
 	switch {
 	case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.FencedMemberEpoch):
 		// The group has thrown this member out: another may own the partition by now.
+		e.failing.failed(ep.tp, err)
 		e.lose([]*epoch{ep}, "the group no longer knows this member: "+err.Error())
 		e.mu.Lock()
 		e.adrift[ep.tp] = time.Now().Add(e.cfg.SessionTimeout) // until the client hears of it, too
@@ -278,10 +280,8 @@ func (e *Engine) commitFailed(eps map[tp]*epoch, err error) {
 		worthTelling = 3 // a commit that meets a rebalance is refused as a matter of course, and sent again
 	}
 	for _, ep := range eps {
+		e.failing.failed(ep.tp, err)
 		ep.mu.Lock()
-		if ep.commitFails == 0 {
-			ep.failingFrom = time.Now()
-		}
 		ep.commitErr = err
 		ep.commitFails++
 		n := ep.commitFails

@@ -76,6 +76,7 @@ type Engine struct {
 	health    health
 	hider     *keyHider // where keys are not to be seen
 	sessions  sessions
+	failing   failingCommits
 	starts    failedStarts
 	abort     context.CancelFunc // ends the consumer's client at once
 	eventMu   sync.Mutex

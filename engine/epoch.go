@@ -107,7 +107,6 @@ type epoch struct {
 	runs        []window.Epoch
 	commitErr   error
 	commitFails int
-	failingFrom time.Time
 
 	// What is held in memory.
 	slices []slice

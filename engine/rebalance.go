@@ -249,6 +249,9 @@ func (e *Engine) lose(eps []*epoch, why string) {
 // end closes an epoch: from now on its completions only count, and nothing of it is committed. Handlers that still run keep
 // their keys until they return (C6).
 func (e *Engine) end(ep *epoch, cause error) bool {
+	if lane := ep.opened(); lane != nil {
+		lane.Close() // before a handler can hear of it, and leave its record unsettled: the next of its order must not start (C6)
+	}
 	if !ep.advance(phaseClosed) {
 		return false
 	}

@@ -27,11 +27,12 @@ type watchdog struct {
 	tails   map[*epoch]*tail // of those that are stalled: what seems to be compacted away
 	found   chan finding
 	seen    map[*epoch]progress
-	stale   bool      // the log ends are
-	alone   time.Time // since when nothing is assigned here
-	losses  int64     // when something was last assigned
-	outside time.Time // since when the member has no session
-	counted time.Time // when sessions were last counted, and how many had begun by then
+	unbegun map[*epoch]time.Time // since when they are seen not to begin; zero = it was said
+	stale   bool                 // the log ends are
+	alone   time.Time            // since when nothing is assigned here
+	losses  int64                // when something was last assigned
+	outside time.Time            // since when the member has no session
+	counted time.Time            // when sessions were last counted, and how many had begun by then
 	begun   int
 	sizing  sizing
 }
@@ -43,7 +44,7 @@ type progress struct {
 }
 
 func (e *Engine) watchLoop(ctx context.Context) {
-	w := watchdog{stuck: map[stuckRecord]int64{}, stalled: map[*epoch]bool{}, tails: map[*epoch]*tail{}, found: make(chan finding), seen: map[*epoch]progress{}}
+	w := watchdog{stuck: map[stuckRecord]int64{}, stalled: map[*epoch]bool{}, tails: map[*epoch]*tail{}, found: make(chan finding), seen: map[*epoch]progress{}, unbegun: map[*epoch]time.Time{}}
 	tick := time.NewTicker(watchTick)
 	defer tick.Stop()
 	for {
@@ -56,7 +57,8 @@ func (e *Engine) watchLoop(ctx context.Context) {
 		eps := e.allEpochs()
 		w.lookForStuck(e)
 		w.lookForStalled(ctx, e, eps, now)
-		w.lookForFailingCommits(e, eps, now)
+		w.lookForUnbegun(e, eps, now)
+		w.lookForFailingCommits(e, now)
 		w.lookForIdle(e, eps, now)
 		w.lookForOutside(e, now)
 		w.lookForRestless(e, now)
@@ -151,6 +153,40 @@ func (w *watchdog) lookForStalled(ctx context.Context, e *Engine, eps []*epoch, 
 	}
 }
 
+var errUnbegun = errors.New("assigned, and it does not begin: the group's coordinator does not say where the group is in it, or nobody says where its log begins and ends")
+
+// lookForUnbegun finds partitions that were assigned and do not begin, where nothing else tells it: the client asks for the group's offsets
+// again and again by itself, and keeps the answers to itself.
+func (w *watchdog) lookForUnbegun(e *Engine, eps []*epoch, now time.Time) {
+	waiting := map[*epoch]bool{}
+	for _, ep := range eps {
+		if !ep.is(phaseStarting) || ep.stoppedFor(^stopReason(0)) {
+			continue
+		}
+		waiting[ep] = true
+		since, known := w.unbegun[ep]
+		switch {
+		case !known:
+			w.unbegun[ep] = now
+		case since.IsZero() || now.Sub(since) < e.cfg.StalledAfter:
+		default:
+			w.unbegun[ep] = time.Time{}
+			e.health.set(unbegunSubject(ep), errUnbegun)
+			e.emit(Event{Name: EventStalled, Topic: ep.topic, Partition: ep.partition, Offset: -1, Took: now.Sub(since), Hint: errUnbegun.Error()})
+		}
+	}
+	for ep, since := range w.unbegun {
+		if !waiting[ep] {
+			delete(w.unbegun, ep)
+			if since.IsZero() {
+				e.health.set(unbegunSubject(ep), nil)
+			}
+		}
+	}
+}
+
+func unbegunSubject(ep *epoch) string { return fmt.Sprintf("start %s[%d]", ep.topic, ep.partition) }
+
 // whyStalled tells apart what makes a partition stand still with backlog.
 func (e *Engine) whyStalled(ep *epoch, next int64) (EventName, string) {
 	waiting, running, held := ep.lane.Len()
@@ -180,19 +216,6 @@ func (e *Engine) whyStalled(ep *epoch, next int64) (EventName, string) {
 
 // compactedHint is for the one exception of C2: nothing is wrong with such a partition.
 const compactedHint = "the broker answers fetches, and there is no record up to the end of the log: compaction removed its tail. The lag stays until the next record comes"
-
-// lookForFailingCommits turns commits that keep failing into ill health.
-func (w *watchdog) lookForFailingCommits(e *Engine, eps []*epoch, now time.Time) {
-	var failing error
-	for _, ep := range eps {
-		ep.mu.Lock()
-		if ep.commitFails > 0 && now.Sub(ep.failingFrom) > e.cfg.StalledAfter {
-			failing = fmt.Errorf("commits of %s[%d] fail since %s: %w", ep.topic, ep.partition, ep.failingFrom.UTC().Format(time.RFC3339), ep.commitErr)
-		}
-		ep.mu.Unlock()
-	}
-	e.health.set("commit", failing)
-}
 
 // idleAfter is how long a member must be without partitions before that is said: in a rebalance it may be so for a moment.
 const idleAfter = 15 * time.Second
