@@ -119,7 +119,7 @@ func TestSessionsThatEndAsTheyBegin(t *testing.T) {
 			if !restless.Load() {
 				return nil, nil, false
 			}
-			w.cluster.SleepControl(func() { time.Sleep(10 * time.Millisecond) }) // else the client would ask for ever in no time at all
+			time.Sleep(10 * time.Millisecond) // else the client would ask for ever in no time at all
 			resp := req.ResponseKind().(*kmsg.ConsumerGroupHeartbeatResponse)
 			resp.ErrorCode = kerr.RebalanceInProgress.Code
 			return resp, nil, true

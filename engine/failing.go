@@ -58,8 +58,9 @@ func (f *failingCommits) longest(d, forget time.Duration, now time.Time, unsaved
 // lookForFailingCommits turns commits that keep failing into ill health.
 func (w *watchdog) lookForFailingCommits(e *Engine, now time.Time) {
 	d := e.cfg.StalledAfter
-	e.health.set("commit", e.failing.longest(d, d+e.cfg.SessionTimeout+e.cfg.RebalanceTimeout, now, func(p tp) bool {
+	failing := e.failing.longest(d, d+e.cfg.SessionTimeout+e.cfg.RebalanceTimeout, now, func(p tp) bool {
 		ep := e.lookup(p.topic, p.partition)
 		return ep != nil && ep.opened() != nil && ep.unsaved()
-	}))
+	})
+	e.health.set("commit", failing)
 }

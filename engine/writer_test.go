@@ -95,7 +95,7 @@ func (w *world) refuseProducerIDs(code *kerr.Error) (grant func()) {
 			return nil, nil, false
 		}
 		w.cluster.KeepControl()
-		w.cluster.SleepControl(func() { time.Sleep(time.Millisecond) })
+		time.Sleep(time.Millisecond) // the broker does nothing else meanwhile
 		resp := req.ResponseKind().(*kmsg.InitProducerIDResponse)
 		resp.ErrorCode = code.Code
 		return resp, nil, true
