@@ -39,6 +39,7 @@ type Engine struct {
 	seen     map[string]bool // warnings that were given
 	zombies  map[*epoch]struct{}
 	adrift   map[tp]time.Time // lost here, but not at the client, and when to do something about it
+	anew     anew             // how often topics were asked for anew in vain
 
 	scratch  []*workerState // by worker number; grows under growMu, read through an atomic snapshot
 	scratchP atomic.Pointer[[]*workerState]
@@ -104,6 +105,7 @@ func New(cfg Config) (*Engine, error) {
 		seen:      map[string]bool{},
 		zombies:   map[*epoch]struct{}{},
 		adrift:    map[tp]time.Time{},
+		anew:      anew{},
 		commitSem: make(chan struct{}, 1),
 		kick:      make(chan struct{}, 1),
 		flowKick:  make(chan struct{}, 1),

@@ -87,3 +87,24 @@ func TestNothingStartsBehindWhatALossLeaves(t *testing.T) {
 		m.stop()
 	})
 }
+
+// C9: a partition that can't begin although the group's offset in it is known (its metadata is in error) stays ill, and its topic is asked for anew
+// ever more rarely: each time is a rebalance for the whole group.
+func TestPartitionThatIsAskedForInVain(t *testing.T) {
+	inWorld(t, 2, func(w *world) {
+		broken := w.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t", Partitions: []int32{0}, Err: kerr.OffsetOutOfRange, Count: -1})
+		m := w.launch(brisk(w.config(func(context.Context, *Record) error { return nil })))
+		time.Sleep(5 * time.Minute)
+		if n := m.count(EventRebalanced); n > 40 {
+			w.Errorf("%d rebalances", n)
+		}
+		if ok, _ := m.e.Healthy(); ok {
+			w.Errorf("it passes for healthy: %v", m.names())
+		}
+		broken.Remove()
+		w.produce(0, "a")
+		w.eventually("committed", func() bool { return w.committed("t", 0) == 1 })
+		w.eventually("healthy", func() bool { ok, _ := m.e.Healthy(); return ok })
+		m.stop()
+	})
+}

@@ -146,11 +146,35 @@ func (e *Engine) lookForRefused(ctx context.Context) {
 			continue
 		}
 		e.mu.Lock()
-		if e.epochs[ep.tp] == ep {
+		if e.epochs[ep.tp] == ep && e.anew.due(ep.tp, time.Now()) {
 			e.adrift[ep.tp] = time.Time{} // due
 		}
 		e.mu.Unlock()
 	}
+}
+
+// anew says when topics may be asked for anew for a partition that could not begin: each time it comes to nothing, the next has to wait twice as
+// long, up to a minute, because it is a rebalance for the whole group.
+type anew map[tp]*struct {
+	n    int
+	next time.Time
+}
+
+func (a anew) due(p tp, now time.Time) bool {
+	at := a[p]
+	if at == nil {
+		at = new(struct {
+			n    int
+			next time.Time
+		})
+		a[p] = at
+	}
+	if now.Before(at.next) {
+		return false
+	}
+	at.next = now.Add(min(time.Second<<min(at.n, 6), time.Minute))
+	at.n++
+	return true
 }
 
 // offsetsToBeHad asks the coordinator where the group is in a partition.

@@ -247,7 +247,7 @@ func (p *play) recover() {
 		time.Sleep(mutedFor)
 	}
 	for name, m := range p.crew {
-		p.world.settled(m)
+		p.settled(m)
 		p.dismiss(name, true)
 	}
 	p.look(again)

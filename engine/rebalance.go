@@ -169,6 +169,9 @@ func (e *Engine) activate(ep *epoch, offset int64, leaderEpoch int32) {
 		lane.Close()
 		return
 	}
+	e.mu.Lock()
+	delete(e.anew, ep.tp)
+	e.mu.Unlock()
 	ep.asked.Store(time.Now().UnixNano()) // for where it begins
 	e.touchAll()
 	e.breakers.holdIfOpen(e, ep)
