@@ -77,9 +77,13 @@ type Config struct {
 
 	// Order is the order within a partition. Default OrderKey.
 	Order Order
-	// Workers is how many handlers run at once, over all partitions. Default 64.
+	// Workers is how many handlers run at once, over all partitions. Default 64. With Auto the engine finds the number by itself,
+	// between MinWorkers and MaxWorkers, from what gets done, and goes on looking: docs/tuning.md says how, and when a number is better.
 	Workers int
-	// WorkersPerPartition limits how many of them serve one partition. Default: Workers.
+	// MinWorkers and MaxWorkers are the least and the most handlers under Auto. Defaults 1 and 512. Where several members share what their
+	// handlers call, MaxWorkers should be a member's share of it.
+	MinWorkers, MaxWorkers int
+	// WorkersPerPartition limits how many of them serve one partition. Default: all of them may.
 	WorkersPerPartition int
 	// PartitionRecords bounds the records of a partition that are held here: waiting, running and parked. It is soft by one
 	// fetch. Default 16,384, raised to 4 x WorkersPerPartition where that is more.
@@ -170,6 +174,9 @@ const (
 	// OrderPartition handles the records of a partition strictly one after the other.
 	OrderPartition Order = "partition"
 )
+
+// Auto as Config.Workers, and for Engine.SetWorkers, has the engine find the number of workers.
+const Auto = -1
 
 // Start is where a group that has no commit in a topic begins. The resolved offset is committed at the first assignment, so
 // that an idle partition keeps it over a restart. A partition without a commit in a topic where the group has commits starts
@@ -343,7 +350,9 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.BatchLinger, 500*time.Millisecond)
 	orDefault(&c.Order, OrderKey)
 	orDefault(&c.Workers, 64)
-	orDefault(&c.WorkersPerPartition, c.Workers)
+	orDefault(&c.MinWorkers, 1)
+	orDefault(&c.MaxWorkers, max(512, c.MinWorkers))
+	orDefault(&c.WorkersPerPartition, c.mostWorkers())
 	orDefault(&c.PartitionRecords, max(16_384, 4*c.WorkersPerPartition))
 	orDefault(&c.PartitionBytes, 32<<20)
 	orDefault(&c.MaxBytes, 256<<20)
@@ -384,6 +393,14 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.FetchMaxWait, 250*time.Millisecond)
 	orDefault(&c.FetchMaxBatchBytes, 128<<20)
 	return c
+}
+
+// mostWorkers is the most handlers that run at once.
+func (c *Config) mostWorkers() int {
+	if c.Workers == Auto {
+		return c.MaxWorkers
+	}
+	return c.Workers
 }
 
 func (c *Config) batching() bool { return c.BatchHandler != nil || len(c.BatchHandlers) > 0 }

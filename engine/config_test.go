@@ -46,7 +46,10 @@ func TestConfigNamesTheWrongField(t *testing.T) {
 			c.Topics, c.Handlers, c.Handler = []string{"t", "u"}, map[string]Handler{"u": c.Handler}, nil
 		}},
 		{"Order", "partition", func(c *Config) { c.Order = "x" }},
-		{"Workers", "between", func(c *Config) { c.Workers = -1 }},
+		{"Workers", "between", func(c *Config) { c.Workers = -2 }},
+		{"MaxWorkers", "between", func(c *Config) { c.MaxWorkers = -1 }},
+		{"MinWorkers", "above MaxWorkers", func(c *Config) { c.MinWorkers, c.MaxWorkers = 9, 8 }},
+		{"WorkersPerPartition", "above MaxWorkers", func(c *Config) { c.Workers, c.MaxWorkers, c.WorkersPerPartition = Auto, 8, 9 }},
 		{"WorkersPerPartition", "above Workers", func(c *Config) { c.Workers, c.WorkersPerPartition = 2, 3 }},
 		{"PartitionRecords", "BatchSize", func(c *Config) { c.Handler, c.BatchHandler, c.BatchSize, c.PartitionRecords = nil, batch, 100, 10 }},
 		{"Commit.Records", "negative", func(c *Config) { c.Commit.Records = -1 }},

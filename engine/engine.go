@@ -54,7 +54,7 @@ type Engine struct {
 	unowned     unowned
 	topicKick   chan struct{} // asks for a look at the topics
 
-	workers, workersPer atomic.Int64 // the limits in force
+	sizes *crewSizes // how many handlers run at once
 
 	marks    marks
 	breakers breakers
@@ -110,6 +110,7 @@ func New(cfg Config) (*Engine, error) {
 		kick:      make(chan struct{}, 1),
 		flowKick:  make(chan struct{}, 1),
 		topicKick: make(chan struct{}, 1),
+		sizes:     newCrewSizes(&cfg),
 		flows:     flowState{holding: map[*epoch]struct{}{}, brief: map[*epoch]struct{}{}},
 		connected: make(chan struct{}),
 		ready:     make(chan struct{}),
@@ -121,13 +122,11 @@ func New(cfg Config) (*Engine, error) {
 		e.hider = newKeyHider()
 	}
 	e.outs.linger = outputLinger
-	e.workers.Store(int64(cfg.Workers))
-	e.workersPer.Store(int64(cfg.WorkersPerPartition))
 	e.metadataMax.Store(int64(max(cfg.Commit.MetadataBytes, 0)))
 	e.clock.init(e)
 	opts := workers.Options[*kgo.Record]{
-		Total:   cfg.Workers,
-		PerLane: cfg.WorkersPerPartition,
+		Total:   e.sizes.total,
+		PerLane: e.sizes.per,
 		Key:     func(rec **kgo.Record) []byte { return (*rec).Key },
 		Handle:  e.handle,
 		// Called under the lane's lock.
@@ -175,7 +174,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer stopFetching()
 	fetchEnded := make(chan struct{})
 	g.Go(func() error { defer close(fetchEnded); e.fetchLoop(fetching); return nil })
-	for _, loop := range []func(context.Context){e.commitLoop, e.flowLoop, e.clock.loop, e.watchLoop, e.logEndLoop} {
+	for _, loop := range []func(context.Context){e.commitLoop, e.flowLoop, e.clock.loop, e.watchLoop, e.logEndLoop, e.tuneLoop} {
 		g.Go(func() error { loop(life); return nil })
 	}
 	close(e.ready)
@@ -228,22 +227,6 @@ func (e *Engine) Done() <-chan struct{} { return e.done }
 
 // Ready is closed once Run has passed its checks at start and consumes.
 func (e *Engine) Ready() <-chan struct{} { return e.ready }
-
-// SetWorkers changes how many handlers run at once, in total and per partition (0 = total), while running. What runs is not
-// interrupted.
-func (e *Engine) SetWorkers(total, perPartition int) error {
-	if total < 1 || perPartition < 0 || perPartition > total {
-		return fmt.Errorf("gapless: SetWorkers(%d, %d): the total is at least 1, and the limit per partition between 0 (= total) and it", total, perPartition)
-	}
-	if perPartition == 0 {
-		perPartition = total
-	}
-	e.workers.Store(int64(total))
-	e.workersPer.Store(int64(perPartition))
-	e.pool.SetLimit(total, perPartition)
-	e.emit(Event{Name: EventWorkers, Partition: -1, Count: int64(total)})
-	return nil
-}
 
 func (e *Engine) beginStop() { e.stopOnce.Do(func() { close(e.stopC) }) }
 

@@ -67,7 +67,7 @@ const (
 	EventOpenTransaction  EventName = "open_transaction"         // an undecided transaction holds the log's stable end back
 	EventFlushFailed      EventName = "flush_failed"             //
 	EventLogEndsStale     EventName = "log_ends_stale"           // nothing is heard of where the logs of Count partitions end
-	EventWorkers          EventName = "workers"                  // the limit changed; Count = total
+	EventWorkers          EventName = "workers"                  // the limit changed; Count = total, Reason = who or what did it
 )
 
 // Event is something that happened to the engine or to one of its partitions. Unused fields are zero; Partition is -1 where
@@ -81,7 +81,7 @@ type Event struct {
 	Owner     Owner
 	Took      time.Duration
 	Err       error
-	Reason    string // of a pause: as in PartitionStatus.Paused, with commas between
+	Reason    string // of a pause: as in PartitionStatus.Paused, with commas between; of EventWorkers: see there
 	Hint      string // what it means, and what to do
 
 	minor bool // worth an info line only

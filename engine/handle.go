@@ -144,6 +144,7 @@ func (e *Engine) call(ctx context.Context, ep *epoch, r *Record, b *Batch) (err 
 func (e *Engine) turn(worker int, _ *lane, n int, elapsed time.Duration) {
 	e.local(worker).own = kgo.Record{} // or an idle worker would pin its last fetch
 	e.lat.observe(worker, n, elapsed)
+	e.sizes.observe(elapsed)
 }
 
 // failed decides what becomes of a record whose attempt failed. ctx is what the attempt ran under, its own timeout aside.

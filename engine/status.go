@@ -28,10 +28,27 @@ type Status struct {
 
 // WorkersStatus is how busy the workers are.
 type WorkersStatus struct {
-	Limit             int `json:"limit"`
+	Limit             int `json:"limit"` // in force now
 	LimitPerPartition int `json:"limit_per_partition"`
 	Running           int `json:"running"`
 	Peak              int `json:"peak"`
+	// Reason says who or what decided on the limit: config, set (Engine.SetWorkers), or under Auto one of those of EventWorkers. Why
+	// says it in words.
+	Reason string `json:"reason"`
+	Why    string `json:"why,omitempty"`
+	// Auto is what the engine is at, where it finds the limit by itself.
+	Auto *AutoStatus `json:"auto,omitempty"`
+}
+
+// AutoStatus is what Auto is at.
+type AutoStatus struct {
+	Min int `json:"min"`
+	Max int `json:"max"`
+	// PerPartition is what one partition may have; 0 = all.
+	PerPartition int    `json:"per_partition,omitempty"`
+	Settled      int    `json:"settled"` // the limit apart from the trial that may be under way
+	State        string `json:"state"`   // in words
+	Changes      int64  `json:"changes"` // of Settled so far
 }
 
 // Counts are counters since the start.
@@ -128,7 +145,8 @@ func (e *Engine) Status() Status {
 		s.MemberID, s.Generation = e.cl.GroupMetadata()
 	}
 	p := e.pool.Stats()
-	s.Workers = WorkersStatus{Limit: int(e.workers.Load()), LimitPerPartition: int(e.workersPer.Load()), Running: p.Running, Peak: p.Peak}
+	s.Workers = e.sizes.status()
+	s.Workers.Running, s.Workers.Peak = p.Running, p.Peak
 	running := map[stuckRecord]OldestRecord{}
 	e.pool.EachRunning(func(l *lane, in look, _ time.Duration) {
 		it := itemOf(in)

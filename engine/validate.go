@@ -168,7 +168,8 @@ func (c *Config) validateWork() error {
 		v    int64
 		max  int64
 	}{
-		{"Workers", int64(c.Workers), 1_000_000}, {"WorkersPerPartition", int64(c.WorkersPerPartition), 1_000_000},
+		{"Workers", int64(c.mostWorkers()), 1_000_000}, {"WorkersPerPartition", int64(c.WorkersPerPartition), 1_000_000},
+		{"MinWorkers", int64(c.MinWorkers), 1_000_000}, {"MaxWorkers", int64(c.MaxWorkers), 1_000_000},
 		{"PartitionRecords", int64(c.PartitionRecords), 1 << 24}, {"PartitionBytes", c.PartitionBytes, 1 << 40}, {"MaxBytes", c.MaxBytes, 1 << 40},
 		{"BatchSize", int64(c.BatchSize), 1_000_000}, {"Retry.Attempts", int64(c.Retry.Attempts), 1_000_000},
 		{"DeadLetter.AfterKeyMax", int64(c.DeadLetter.AfterKeyMax), 1 << 30},
@@ -179,8 +180,15 @@ func (c *Config) validateWork() error {
 			return bad(f.name, "%d is not between 1 and %d", f.v, f.max)
 		}
 	}
-	if c.WorkersPerPartition > c.Workers {
-		return bad("WorkersPerPartition", "%d is above Workers (%d)", c.WorkersPerPartition, c.Workers)
+	if c.MinWorkers > c.MaxWorkers {
+		return bad("MinWorkers", "%d is above MaxWorkers (%d)", c.MinWorkers, c.MaxWorkers)
+	}
+	if most := c.mostWorkers(); c.WorkersPerPartition > most {
+		field := "Workers"
+		if c.Workers == Auto {
+			field = "MaxWorkers"
+		}
+		return bad("WorkersPerPartition", "%d is above %s (%d)", c.WorkersPerPartition, field, most)
 	}
 	if c.batching() && c.PartitionRecords < c.BatchSize {
 		return bad("PartitionRecords", "%d is below BatchSize (%d): a batch would never fill", c.PartitionRecords, c.BatchSize)

@@ -28,6 +28,11 @@ func (p *Pool[T]) Stats() Stats {
 	return s
 }
 
+// Busy returns how many workers there are, and whether there is work for one more. It takes no lock.
+func (p *Pool[T]) Busy() (workers int, waiting bool) {
+	return int(p.hired.Load()), p.ring.n.Load() > 0
+}
+
 // Look is an item with what belongs to it.
 type Look[T any] struct {
 	Item   *T

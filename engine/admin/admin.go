@@ -25,7 +25,7 @@ import (
 //	POST /breaker/reset        topic=T: closes the breaker of a topic
 //	POST /key/release          topic=T partition=P key=K (or key_base64=K): lets a held key go on
 //	POST /partition/unhold     topic=T partition=P: tries a record again that holds its partition
-//	POST /workers              total=N [per_partition=M]: changes the limits; 400 for what is not a number
+//	POST /workers              total=N|auto [per_partition=M] [min=L] [max=H]: changes the limits, ends or takes up Auto, changes its bounds
 //	POST /commit               commits what is settled now
 //	GET  /dedupe/stats         the dedupe store in figures
 //	GET  /dedupe/key           topic=T (or scope=S) key=K (or key_hex=H, key_base64=B): when it was marked, and when that expires
@@ -81,19 +81,7 @@ func Handler(e *engine.Engine) http.Handler {
 		done(w, e.Unhold(r.FormValue("topic"), p), "no record holds that partition here")
 	})
 	mux.HandleFunc("POST /workers", func(w http.ResponseWriter, r *http.Request) {
-		total, err := strconv.Atoi(r.FormValue("total"))
-		if err != nil || total < 1 {
-			refuse(w, errors.New("total: give a whole number of at least 1"))
-			return
-		}
-		per := min(e.Status().Workers.LimitPerPartition, total) // stays as it is where it is not given
-		if s := r.FormValue("per_partition"); s != "" {
-			if per, err = strconv.Atoi(s); err != nil {
-				refuse(w, errors.New("per_partition: give a whole number; 0 = as many as the total"))
-				return
-			}
-		}
-		if err := e.SetWorkers(total, per); err != nil {
+		if err := setWorkers(e, r); err != nil {
 			refuse(w, err)
 			return
 		}

@@ -3,6 +3,7 @@ package admin_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -173,6 +174,31 @@ func TestAdmin(t *testing.T) {
 	}
 	if code, body := s.get("/healthz"); code != 200 {
 		t.Error(code, body)
+	}
+	for _, step := range []struct {
+		form url.Values
+		code int
+		want string // "limit/per partition", then min-max and per partition under Auto
+	}{
+		{url.Values{"total": {"auto"}}, 200, "7/3 auto 1-512/3"},
+		{url.Values{"total": {"auto"}, "per_partition": {"0"}, "min": {"4"}, "max": {"40"}}, 200, "7/7 auto 4-40/0"},
+		{url.Values{"max": {"5"}}, 200, "5/5 auto 4-5/0"},
+		{url.Values{"max": {"3"}}, 400, "5/5 auto 4-5/0"},
+		{url.Values{"total": {"atuo"}}, 400, "5/5 auto 4-5/0"},
+		{url.Values{"total": {"9"}, "max": {"30"}}, 400, "5/5 auto 4-5/0"},
+		{url.Values{}, 400, "5/5 auto 4-5/0"},
+		{url.Values{"total": {"9"}}, 200, "9/9"},
+		{url.Values{"total": {"7"}, "per_partition": {"3"}}, 200, "7/3"},
+	} {
+		code, body := s.post("/workers", step.form)
+		w := s.e.Status().Workers
+		got := fmt.Sprintf("%d/%d", w.Limit, w.LimitPerPartition)
+		if w.Auto != nil {
+			got += fmt.Sprintf(" auto %d-%d/%d", w.Auto.Min, w.Auto.Max, w.Auto.PerPartition)
+		}
+		if code != step.code || got != step.want {
+			t.Errorf("POST /workers %v: %d %s; the limits are %s, want %s", step.form, code, body, got, step.want)
+		}
 	}
 	if w := s.e.Status().Workers; w.Limit != 7 || w.LimitPerPartition != 3 {
 		t.Errorf("%+v", w)

@@ -108,6 +108,9 @@ var dedupeMetrics = []dedupeMetric{
 var (
 	up             = desc("healthy", "1 = nothing speaks against the engine being well.", groupLabel...)
 	workersLimit   = desc("workers_limit", "Most handlers that run at once.", groupLabel...)
+	workersSettled = desc("workers_settled", "The limit apart from a trial under way, where the engine finds it by itself.", groupLabel...)
+	workersChanges = desc("workers_changes_total", "Times that the engine has changed the limit, trials aside.", groupLabel...)
+	workersAuto    = desc("workers_auto", "1 = the engine finds the limit by itself.", groupLabel...)
 	workersRunning = desc("workers_running", "Handlers that run.", groupLabel...)
 	assigned       = desc("partitions_assigned", "Partitions assigned to this member.", groupLabel...)
 	events         = desc("events_total", "Events by name.", "group", "event")
@@ -125,7 +128,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range dedupeMetrics {
 		ch <- d.desc
 	}
-	for _, d := range []*prometheus.Desc{up, workersLimit, workersRunning, assigned, events, handlerSeconds} {
+	for _, d := range []*prometheus.Desc{up, workersLimit, workersSettled, workersChanges, workersAuto, workersRunning, assigned, events, handlerSeconds} {
 		ch <- d
 	}
 }
@@ -152,6 +155,11 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 	ch <- prometheus.MustNewConstMetric(up, prometheus.GaugeValue, b2f(s.Healthy), s.Group)
 	ch <- prometheus.MustNewConstMetric(workersLimit, prometheus.GaugeValue, float64(s.Workers.Limit), s.Group)
+	if a := s.Workers.Auto; a != nil {
+		ch <- prometheus.MustNewConstMetric(workersSettled, prometheus.GaugeValue, float64(a.Settled), s.Group)
+		ch <- prometheus.MustNewConstMetric(workersChanges, prometheus.CounterValue, float64(a.Changes), s.Group)
+	}
+	ch <- prometheus.MustNewConstMetric(workersAuto, prometheus.GaugeValue, b2f(s.Workers.Auto != nil), s.Group)
 	ch <- prometheus.MustNewConstMetric(workersRunning, prometheus.GaugeValue, float64(s.Workers.Running), s.Group)
 	ch <- prometheus.MustNewConstMetric(assigned, prometheus.GaugeValue, float64(len(s.Partitions)), s.Group)
 
