@@ -196,7 +196,7 @@ func (r *runner) readRanges(ctx context.Context, ranges map[part]span, each func
 			}
 		})
 		var g errgroup.Group
-		g.SetLimit(max(r.cfg.Workers, 1))
+		g.SetLimit(r.replayWorkers())
 		for p, records := range arrived {
 			g.Go(func() error { return each(ctx, p, records) })
 		}
@@ -205,6 +205,14 @@ func (r *runner) readRanges(ctx context.Context, ranges map[part]span, each func
 		}
 	}
 	return nil
+}
+
+// replayWorkers is how many records are handled at once. It is over too soon for a number to be found.
+func (r *runner) replayWorkers() int {
+	if r.cfg.Workers == engine.Auto {
+		return engine.Config{}.WithDefaults().Workers
+	}
+	return max(r.cfg.Workers, 1)
 }
 
 // pollWithin polls for at most quiet; nil = nothing came.

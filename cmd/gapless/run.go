@@ -46,6 +46,9 @@ const runExamples = `  # no Kafka at hand: an embedded broker with 1,000 generat
   # what would a 20 ms service need? watch lag and rate
   gapless run --brokers localhost:9092 --group trial --topic orders --sleep 20ms --workers 500
 
+  # how many workers does it need? find out, and follow it when the service changes; never more than 300
+  gapless run --brokers localhost:9092 --group trial --topic orders --workers auto --workers-max 300
+
   # SASL over TLS; the password comes from the environment
   GAPLESS_SASL_PASSWORD=... gapless run --brokers k1:9093,k2:9093 --tls --sasl-mechanism SCRAM-SHA-512 --sasl-user me \
       --group g --topic orders

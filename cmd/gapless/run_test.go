@@ -18,7 +18,7 @@ import (
 )
 
 func TestRunPrintsAndCommits(t *testing.T) {
-	for _, more := range []string{"", "--protocol=consumer", "--batch --batch-size=7 --batch-linger=1ms", "--order=partition", "--order=unordered --workers=500"} {
+	for _, more := range []string{"", "--protocol=consumer", "--batch --batch-size=7 --batch-linger=1ms", "--order=partition", "--order=unordered --workers=500", "--workers=auto --workers-min=2 --workers-max=100"} {
 		b, cl := broker(t, "t")
 		fill(t, cl, "t", 50)
 		args := append([]string{"run", b, "--group=g", "--topic=t", "--until-end"}, strings.Fields(more)...)

@@ -21,6 +21,7 @@ type setting struct {
 	def     string // what the engine takes where nothing is set, for the help; the engine decides
 	usage   string
 	choices []string // for strings with few allowed values
+	auto    bool     // for a number that the engine can find by itself
 	// zero is what an explicit 0 means. The engine reads the zero value of a field as "the default", and somebody who writes
 	// --workers 0 does not mean 64.
 	zero zeroMeaning
@@ -82,8 +83,10 @@ var settingTable = []setting{
 
 	{flag: "order", field: "Order", section: secWork, def: "key", usage: "order within a partition",
 		choices: []string{string(engine.OrderKey), string(engine.OrderUnordered), string(engine.OrderPartition)}},
-	{flag: "workers", field: "Workers", section: secWork, def: "64", usage: "records handled at once, over all partitions"},
-	{flag: "workers-per-partition", field: "WorkersPerPartition", section: secWork, def: "--workers", usage: "how many of them one partition may have"},
+	{flag: "workers", field: "Workers", section: secWork, def: "64", auto: true, usage: "records handled at once, over all partitions; auto = find out how many, and go on looking"},
+	{flag: "workers-min", field: "MinWorkers", section: secWork, def: "1", usage: "least of them with --workers auto"},
+	{flag: "workers-max", field: "MaxWorkers", section: secWork, def: "512", usage: "most of them with --workers auto; this member's share, where others use the same service"},
+	{flag: "workers-per-partition", field: "WorkersPerPartition", section: secWork, def: "all", usage: "how many of them one partition may have"},
 	{flag: "partition-records", field: "PartitionRecords", section: secWork, def: "16384, or 4 a worker", usage: "records of a partition held in memory"},
 	{flag: "partition-bytes", field: "PartitionBytes", section: secWork, def: "32MiB", usage: "memory that the records of a partition may pin"},
 	{flag: "max-bytes", field: "MaxBytes", section: secWork, def: "256MiB", usage: "memory that all records together may pin"},
@@ -255,9 +258,14 @@ func (f *fieldValue) parse(text string) error {
 		f.v.SetString(text)
 	case f.v.Kind() == reflect.String:
 		f.v.SetString(text)
+	case f.setting.auto && text == "auto":
+		f.v.SetInt(engine.Auto)
 	case f.v.CanInt():
 		n, err := strconv.ParseInt(text, 10, f.v.Type().Bits())
 		if err != nil || n < 0 {
+			if f.setting.auto {
+				return fmt.Errorf("is neither auto nor a whole number in range")
+			}
 			return fmt.Errorf("is not a whole number in range")
 		}
 		f.v.SetInt(n)

@@ -132,6 +132,16 @@ func TestExplicitZero(t *testing.T) {
 	}
 }
 
+// --workers takes a word, too.
+func TestWorkersAuto(t *testing.T) {
+	var cfg engine.Config
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	register(flags, &cfg)
+	if err := flags.Parse([]string{"--workers=auto", "--workers-min=4", "--workers-max=99"}); err != nil || cfg.Workers != engine.Auto || cfg.MinWorkers != 4 || cfg.MaxWorkers != 99 {
+		t.Errorf("%v: %d, %d to %d", err, cfg.Workers, cfg.MinWorkers, cfg.MaxWorkers)
+	}
+}
+
 func TestWrongValues(t *testing.T) {
 	for _, arg := range []string{
 		"--workers=x", "--workers=-1", "--workers=1.5", "--retry-jitter=x", "--retry-jitter=NaN", "--retry-jitter=-1", "--order=kye", "--start=tomorrow",
