@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/gaplesshq/gapless/internal/recordpool"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -14,7 +15,7 @@ import (
 type fetcher struct {
 	batch   []byte
 	records int64 // in the batch
-	pool    recordPool
+	pool    recordpool.Pool
 	next    [benchPartitions]int64
 }
 

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gaplesshq/gapless/internal/recordpool"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -166,7 +167,7 @@ func benchGroup() string { return "bench-" + strconv.FormatInt(groupNumber.Add(1
 func bareLoop(b *testing.B, addr string) sample {
 	b.Helper()
 	cl, err := kgo.NewClient(kgo.SeedBrokers(addr), kgo.ConsumerGroup(benchGroup()), kgo.ConsumeTopics("t"), kgo.DisableAutoCommit(),
-		kgo.BlockRebalanceOnPoll(), kgo.KeepControlRecords(), kgo.WithPools(&recordPool{}), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.BlockRebalanceOnPoll(), kgo.KeepControlRecords(), kgo.WithPools(&recordpool.Pool{}), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.FetchMaxBytes(16<<20), kgo.FetchMaxPartitionBytes(1<<20), kgo.FetchMaxWait(250*time.Millisecond), kgo.DisableClientMetrics(),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gaplesshq/gapless/internal/recordpool"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -79,7 +80,7 @@ func TestConfigNamesTheWrongField(t *testing.T) {
 		{"KgoOpts", "Config.Topics", func(c *Config) { c.KgoOpts = []kgo.Opt{kgo.ConsumeTopics("x")} }},
 		{"KgoOpts", "Config.TopicPattern", func(c *Config) { c.KgoOpts = []kgo.Opt{kgo.ConsumeRegex()} }},
 		{"KgoOpts", "Config.Balancer", func(c *Config) { c.KgoOpts = []kgo.Opt{kgo.Balancers(kgo.RangeBalancer())} }},
-		{"KgoOpts", "recycles", func(c *Config) { c.KgoOpts = []kgo.Opt{kgo.WithPools(&recordPool{})} }},
+		{"KgoOpts", "recycles", func(c *Config) { c.KgoOpts = []kgo.Opt{kgo.WithPools(&recordpool.Pool{})} }},
 		{"KgoOpts", "idempotently", func(c *Config) { c.KgoOpts = []kgo.Opt{kgo.DisableIdempotentWrite()} }},
 		{"KgoOpts", "transaction", func(c *Config) { c.KgoOpts = []kgo.Opt{kgo.TransactionalID("x")} }},
 		{"KgoOpts", "lifetime", func(c *Config) { c.KgoOpts = []kgo.Opt{kgo.WithContext(t.Context())} }},

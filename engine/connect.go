@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gaplesshq/gapless/internal/recordpool"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/oauth"
@@ -127,7 +128,7 @@ func (c *Config) consumerOpts(e *Engine) ([]kgo.Opt, error) {
 		kgo.FetchMaxPartitionBytes(c.FetchMaxPartitionBytes),
 		kgo.FetchMaxWait(c.FetchMaxWait),
 		kgo.MaxDecompressBatchBytes(int(c.FetchMaxBatchBytes)),
-		kgo.WithPools(&recordPool{}),
+		kgo.WithPools(&recordpool.Pool{}),
 		kgo.WithHooks(&e.clock),
 	)
 	opts = append(opts, c.balancerOpts()...)

@@ -1,4 +1,4 @@
-package engine
+package recordpool
 
 import (
 	"testing"
@@ -6,10 +6,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// TestRecordPoolGivesBack: C7. A backlog leaves a pool full of slabs; what is not needed afterwards goes, whatever its size, and what is
+// TestPoolGivesBack: C7. A backlog leaves a pool full of slabs; what is not needed afterwards goes, whatever its size, and what is
 // needed stays.
-func TestRecordPoolGivesBack(t *testing.T) {
-	var p recordPool
+func TestPoolGivesBack(t *testing.T) {
+	var p Pool
 	backlog := func(n, size int) {
 		slabs := make([][]kgo.Record, n)
 		for i := range slabs {
@@ -24,7 +24,7 @@ func TestRecordPoolGivesBack(t *testing.T) {
 	if p.held != 500*10+50*1000 {
 		t.Fatalf("%d records are held after the backlog", p.held)
 	}
-	for range 3 * recordPoolTrim {
+	for range 3 * poolTrim {
 		a, b := p.GetRecords(5), p.GetRecords(900)
 		if len(a) != 5 || len(b) != 900 {
 			t.Fatalf("asked for 5 and 900 records, got %d and %d", len(a), len(b))
@@ -40,11 +40,11 @@ func TestRecordPoolGivesBack(t *testing.T) {
 	}
 }
 
-// TestRecordPoolBound: C7. The pool keeps no more than its bound, in slabs of all sizes, and never gives one that is too small.
-func TestRecordPoolBound(t *testing.T) {
-	var p recordPool
+// TestPoolBound: C7. The pool keeps no more than its bound, in slabs of all sizes, and never gives one that is too small.
+func TestPoolBound(t *testing.T) {
+	var p Pool
 	var out [][]kgo.Record
-	for n := 1; n <= 2*recordPoolMax; n = n*3/2 + 1 {
+	for n := 1; n <= 2*poolMax; n = n*3/2 + 1 {
 		for range 40 {
 			s := p.GetRecords(n)
 			if len(s) != n {
@@ -56,16 +56,16 @@ func TestRecordPoolBound(t *testing.T) {
 			p.PutRecords(s[:cap(s)])
 		}
 		out = out[:0]
-		if p.held > recordPoolMax {
-			t.Fatalf("%d records are held, more than %d", p.held, recordPoolMax)
+		if p.held > poolMax {
+			t.Fatalf("%d records are held, more than %d", p.held, poolMax)
 		}
 	}
 }
 
-// BenchmarkRecordPoolAfterBacklog takes a slab for a batch while the pool is full of smaller ones.
-func BenchmarkRecordPoolAfterBacklog(b *testing.B) {
-	var p recordPool
-	for range recordPoolMax {
+// BenchmarkAfterBacklog takes a slab for a batch while the pool is full of smaller ones.
+func BenchmarkAfterBacklog(b *testing.B) {
+	var p Pool
+	for range poolMax {
 		p.PutRecords(make([]kgo.Record, 1))
 	}
 	for b.Loop() {

@@ -1,4 +1,6 @@
-package engine
+// Package recordpool is the pool of record slabs that a Kafka client decodes into: the engine's, and that of the loop which the benchmarks
+// compare it with.
+package recordpool
 
 import (
 	"math/bits"
@@ -7,15 +9,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// recordPool gives the client slabs of records to decode into, one for each batch of the log, and takes them back when every record
+// Pool gives the client slabs of records to decode into, one for each batch of the log, and takes them back when every record
 // of one is recycled. It is a small stack rather than a sync.Pool: the collector, which runs many times a second beside a fast
 // consumer, empties those.
 //
 // A producer that sends little at a time makes small batches, so a backlog leaves thousands of small slabs. They lie by size, so that
 // none is looked at that is too small, and what a backlog has left over goes to the collector soon after.
-type recordPool struct {
+type Pool struct {
 	mu      sync.Mutex
-	classes [recordPoolClasses]slabs
+	classes [poolClasses]slabs
 	held    int // records in all
 	gets    int // since the last trim
 }
@@ -27,24 +29,24 @@ type slabs struct {
 }
 
 const (
-	// recordPoolMax bounds what the pool keeps: about 26 MB, a fetch of a dozen partitions with small records.
-	recordPoolMax     = 1 << (recordPoolClasses - 1)
-	recordPoolClasses = 18
-	// recordPoolTrim is how many slabs are asked for between two trims. What lies unused for so long is more than is needed now.
-	recordPoolTrim = 1024
-	// recordPoolLooks is how many slabs are looked at in the class of what is asked for: not all there are large enough.
-	recordPoolLooks = 8
+	// poolMax bounds what the pool keeps: about 26 MB, a fetch of a dozen partitions with small records.
+	poolMax     = 1 << (poolClasses - 1)
+	poolClasses = 18
+	// poolTrim is how many slabs are asked for between two trims. What lies unused for so long is more than is needed now.
+	poolTrim = 1024
+	// poolLooks is how many slabs are looked at in the class of what is asked for: not all there are large enough.
+	poolLooks = 8
 )
 
 // GetRecords implements kgo.PoolRecords.
-func (p *recordPool) GetRecords(n int) []kgo.Record {
+func (p *Pool) GetRecords(n int) []kgo.Record {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.gets++; p.gets >= recordPoolTrim {
+	if p.gets++; p.gets >= poolTrim {
 		p.trim()
 	}
 	class := bits.Len(uint(n)) - 1
-	for c := max(class, 0); c <= class+1 && c < recordPoolClasses; c++ {
+	for c := max(class, 0); c <= class+1 && c < poolClasses; c++ {
 		if recs := p.classes[c].take(n); recs != nil {
 			p.held -= cap(recs)
 			return recs[:n]
@@ -56,7 +58,7 @@ func (p *recordPool) GetRecords(n int) []kgo.Record {
 // take gives the topmost slab that has room for n.
 func (s *slabs) take(n int) []kgo.Record {
 	top := len(s.stack) - 1
-	for i := top; i >= 0 && i > top-recordPoolLooks; i-- {
+	for i := top; i >= 0 && i > top-poolLooks; i-- {
 		if recs := s.stack[i]; cap(recs) >= n {
 			s.stack[i] = s.stack[top]
 			s.stack[top] = nil
@@ -69,10 +71,10 @@ func (s *slabs) take(n int) []kgo.Record {
 }
 
 // PutRecords implements kgo.PoolRecords.
-func (p *recordPool) PutRecords(recs []kgo.Record) {
+func (p *Pool) PutRecords(recs []kgo.Record) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n := cap(recs); n > 0 && p.held+n <= recordPoolMax {
+	if n := cap(recs); n > 0 && p.held+n <= poolMax {
 		s := &p.classes[bits.Len(uint(n))-1]
 		s.stack = append(s.stack, recs)
 		p.held += n
@@ -80,7 +82,7 @@ func (p *recordPool) PutRecords(recs []kgo.Record) {
 }
 
 // trim drops what nobody has taken since the last one.
-func (p *recordPool) trim() {
+func (p *Pool) trim() {
 	p.gets = 0
 	for c := range p.classes {
 		s := &p.classes[c]
