@@ -1,6 +1,6 @@
 # Run `make help` to see what there is.
 GO       ?= go
-MODULES  := . cmd integration bench/peers
+MODULES  := . bench bench/peers cmd integration
 # The race detector needs a C compiler; without one the tests run without it.
 RACE     := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race,)
 TAGS     := -tags synctests
@@ -14,6 +14,7 @@ help: ## this list
 .PHONY: test
 test: ## unit, property and scenario tests (only Go needed); race detector where a C compiler is
 	$(GO) test $(RACE) $(TAGS) ./...
+	cd bench && $(GO) test $(RACE) ./...
 	cd cmd && $(GO) test $(RACE) ./...
 	cd bench/peers && $(GO) test $(RACE) $$($(GO) list -f '{{if .TestGoFiles}}{{.ImportPath}}{{end}}' ./...)
 

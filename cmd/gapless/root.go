@@ -64,7 +64,7 @@ func (a *app) root() *cobra.Command {
 	root.SetErr(a.err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError("%s", secretHint(err)) })
 	root.PersistentFlags().String("config", "", "YAML `file` with settings (GAPLESS_CONFIG)")
-	root.AddCommand(a.runCommand(), a.produceCommand(), a.statusCommand(), a.offsetsCommand(), a.dedupeCommand(), a.demoCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.produceCommand(), a.statusCommand(), a.offsetsCommand(), a.dedupeCommand(), a.demoCommand(), a.benchCommand(), a.versionCommand())
 	root.SetHelpCommand(a.helpCommand())
 	root.SetVersionTemplate("{{.Version}}\n")
 	useSections(root)
