@@ -5,6 +5,8 @@ MODULES  := . bench bench/peers cmd integration
 RACE     := $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race,)
 TAGS     := -tags synctests
 LINTER   := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+BENCHSTAT := golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
+BASELINE := $(CURDIR)/bench/results/baseline.txt
 BIN      := $(CURDIR)/.bin
 
 .PHONY: help
@@ -54,13 +56,35 @@ lint: $(BIN)/golangci-lint ## gofmt, go vet and the linters, in every module
 $(BIN)/golangci-lint:
 	GOBIN=$(BIN) GOWORK=off $(GO) install $(LINTER)
 
+$(BIN)/benchstat:
+	GOBIN=$(BIN) GOWORK=off $(GO) install $(BENCHSTAT)
+
 .PHONY: tidy-check
 tidy-check: ## every go.mod is tidy
 	@set -e; for m in $(MODULES); do (cd $$m && GOWORK=off $(GO) mod tidy -diff); done
 
 .PHONY: bench
-bench: ## the benchmarks of tracker, workers and engine; those named Crash kill processes and count what is handled again
-	$(GO) test -run '^$$' -bench . -benchmem ./tracker ./workers ./engine/...
+bench: $(BIN)/benchstat ## benchmarks of tracker, workers and bench, BENCH_COUNT (6) times, beside the committed baseline; times are shown, and gate nothing
+	@$(MAKE) --no-print-directory bench-run OUT=$(BIN)/bench.txt
+	@if [ -f $(BASELINE) ]; then $(BIN)/benchstat $(BASELINE) $(BIN)/bench.txt; else $(BIN)/benchstat $(BIN)/bench.txt; echo "there is no $(BASELINE) to compare with: make bench-baseline, on a quiet machine"; fi
+
+.PHONY: bench-baseline
+bench-baseline: ## measure what make bench compares with anew, on a quiet machine
+	@$(MAKE) --no-print-directory bench-run OUT=$(BASELINE)
+
+.PHONY: bench-run
+bench-run:
+	@mkdir -p $(dir $(OUT))
+	$(GO) test -run '^$$' -bench . -benchmem -count $${BENCH_COUNT:-6} ./tracker ./workers >$(OUT)
+	cd bench && $(GO) test -run '^$$' -bench . -benchtime 1x -count $${BENCH_COUNT:-6} . >>$(OUT)
+
+.PHONY: bench-engine
+bench-engine: ## the engine's own benchmarks; those named Crash kill processes and count what is handled again
+	$(GO) test -run '^$$' -bench . -benchmem ./engine/...
+
+.PHONY: bench-gate
+bench-gate: ## every benchmark of the benchmark once, and the gate on allocations, which are steady where times are not
+	cd bench && $(GO) test -run TestAllocations -bench . -benchtime 1x -count 1 .
 
 .PHONY: bench-peers
 bench-peers: ## Gapless beside its peers on a real Kafka, in one table (a quarter of an hour; Java, Maven, a C compiler, Python)

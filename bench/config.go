@@ -50,9 +50,10 @@ type Config struct {
 	// Say, if set, is told of what takes long besides runs.
 	Say func(text string)
 
-	until int64 // ends a run of a log without end after so many records
-	idle  bool  // measures consumers that have nothing to do
-	here  bool  // all that consumes runs in this process, for tests
+	until  int64 // ends a run of a log without end after so many records
+	idle   bool  // measures consumers that have nothing to do
+	window bool  // measures a log with an end for Duration, not to its end
+	here   bool  // all that consumes runs in this process, for tests
 }
 
 // Progress is how far a sweep is.

@@ -87,8 +87,9 @@ func sentAt(value []byte) (at int64, ok bool) {
 	return at, true
 }
 
-// batchBytes is how large the canned batch is, before compression: what a fetch of one partition brings.
-const batchBytes = 1 << 20
+// batchBytes is how large the canned batch of a partition is, before compression: what a fetch brings of it. A broker divides what a fetch
+// may bring among many partitions; the embedded one sends a batch of each whatever that comes to, so the batches are small then.
+func batchBytes(partitions int) int { return max(min(1<<20, 16<<20/partitions), 4<<10) }
 
 // canned is a batch of the log in its wire format, which a broker can serve again and again under ever higher offsets.
 type canned struct {
@@ -98,13 +99,13 @@ type canned struct {
 	slowest float64 // largest product of a key's share and its time in nanoseconds, for HandlerByKey
 }
 
-// newCanned makes the batch of a case: about a megabyte of records.
+// newCanned makes the batch of a case.
 func newCanned(c Case, own func(i int64) (key, value []byte)) (*canned, error) {
 	g := newGenerator(c, own)
 	var records []byte
 	n := int32(0)
 	keys := map[string]int{}
-	for n == 0 || len(records) < batchBytes-c.RecordBytes-100 && n < 1<<16 {
+	for n == 0 || len(records) < batchBytes(c.Partitions)-c.RecordBytes-100 && n < 1<<16 {
 		r := kmsg.Record{OffsetDelta: n}
 		r.Key, r.Value = g.next(time.UnixMilli(1e12))
 		if r.Key != nil {

@@ -19,8 +19,8 @@ func TestCannedLog(t *testing.T) {
 		if err != nil {
 			t.Fatal(codec, err)
 		}
-		if packed := len(b.raw) < batchBytes*3/4; packed != (codec != "none") {
-			t.Errorf("%s: %d bytes of %d", codec, len(b.raw), batchBytes)
+		if packed := len(b.raw) < batchBytes(c.Partitions)*3/4; packed != (codec != "none") {
+			t.Errorf("%s: %d bytes of %d", codec, len(b.raw), batchBytes(c.Partitions))
 		}
 		d := newDecoder(b, nil)
 		d.next(3)

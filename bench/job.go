@@ -31,6 +31,7 @@ type job struct {
 	Warm, Duration time.Duration
 	Until          int64         // ends the run after so many records, however long that takes; 0 = after Duration
 	Limit          time.Duration // of a run that waits for an end
+	Window         bool          // a log with an end is measured for Duration
 	Idle           bool          // nothing is consumed: what is measured is what stands by
 	user           engine.Handler
 	users          engine.BatchHandler
@@ -118,9 +119,9 @@ type watching struct {
 // every is how often it looks. A look at many partitions is not for nothing.
 func (w *watching) every() time.Duration {
 	switch {
-	case w.j.Case.Partitions > 200:
+	case w.j.Case.Partitions > 200 || w.j.Until > 0: // the latter is long, and its allocations are counted
 		return 100 * time.Millisecond
-	case w.j.Case.Records > 0 || w.j.Until > 0:
+	case w.toTheEnd():
 		return 5 * time.Millisecond
 	}
 	return 20 * time.Millisecond
@@ -185,7 +186,7 @@ func (w *watching) watch(ctx context.Context, ready func() error) (*Measurement,
 	if !met {
 		return nil, fmt.Errorf("no record was handled within %v", firstRecordWithin+4*h)
 	}
-	if w.j.Case.Records == 0 && w.j.Until == 0 {
+	if !w.toTheEnd() && w.j.Until == 0 {
 		if _, err := w.until(ctx, max(w.j.Warm, min(2*h, 2*time.Second)), never); err != nil {
 			return nil, err
 		}
@@ -193,6 +194,9 @@ func (w *watching) watch(ctx context.Context, ready func() error) (*Measurement,
 	}
 	return w.measure(ctx, before)
 }
+
+// toTheEnd says that the run lasts until all of the log is handled.
+func (w *watching) toTheEnd() bool { return w.j.Case.Records > 0 && !w.j.Window }
 
 func never() bool { return false }
 
@@ -206,7 +210,7 @@ func (w *watching) measure(ctx context.Context, before usage) (*Measurement, err
 	switch {
 	case w.j.Until > 0:
 		within, enough = w.j.Limit, func() bool { return w.r.done() >= w.j.Until }
-	case c.Records > 0:
+	case w.toTheEnd():
 		within, enough = w.j.Limit, func() bool { return w.r.done() >= c.Records }
 		n0 = 0
 	}
@@ -235,7 +239,7 @@ func (w *watching) measure(ctx context.Context, before usage) (*Measurement, err
 	if h := w.m.latencies(); h != nil && h.TotalCount() > 0 {
 		m.Latency = percentiles(h)
 	}
-	if c.Records > 0 && met {
+	if w.toTheEnd() && met {
 		end, err := w.until(ctx, commitWithin, w.r.committed)
 		if err != nil {
 			return nil, err

@@ -49,7 +49,7 @@ const latencyMost = int64(10 * time.Minute)
 
 func newMeter(c Case, url string) *meter {
 	m := &meter{c: c, url: url, gate: make(chan struct{})}
-	m.timed = c.Handler.Kind != HandlerNone || c.Rate > 0 || c.Stuck > 0
+	m.timed = c.Handler.Kind != HandlerNone || c.Rate > 0
 	if c.Rate > 0 {
 		for i := range m.pieces {
 			m.pieces[i].late = hdrhistogram.New(1000, latencyMost, 3)
@@ -80,6 +80,7 @@ func (m *meter) handle(ctx context.Context, r *kgo.Record, attempt int) error {
 // run times what is done with a record, or, where there are several, with all of them at once.
 func (m *meter) run(ctx context.Context, r *kgo.Record, attempt int, all []*kgo.Record, do func() error) error {
 	if !m.timed {
+		m.hold(r)
 		touch(r)
 		for _, r := range all {
 			touch(r)
@@ -138,10 +139,7 @@ func touch(r *kgo.Record) int { return len(r.Value) } //nolint:unparam // the re
 
 // work does what the case says.
 func (m *meter) work(ctx context.Context, r *kgo.Record) error {
-	if m.c.Stuck > 0 && r.Offset == 0 && int(r.Partition) < m.c.Stuck {
-		<-m.gate
-		return nil
-	}
+	m.hold(r)
 	switch h := m.c.Handler; h.Kind {
 	case HandlerNone:
 		touch(r)
@@ -155,6 +153,13 @@ func (m *meter) work(ctx context.Context, r *kgo.Record) error {
 		time.Sleep(h.lasts(r))
 	}
 	return nil
+}
+
+// hold keeps a record that is to be stuck until the end of the run.
+func (m *meter) hold(r *kgo.Record) {
+	if m.c.Stuck > 0 && r.Offset == 0 && int(r.Partition) < m.c.Stuck {
+		<-m.gate
+	}
 }
 
 // order is what handler json decodes values into; it fits the values that are generated.
@@ -235,6 +240,7 @@ func (m *meter) batchHandler() engine.BatchHandler {
 		first := b.Records[0]
 		if !m.timed && m.c.Fail == 0 {
 			for _, r := range b.Records {
+				m.hold(r.Record)
 				touch(r.Record)
 			}
 			return nil

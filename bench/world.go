@@ -81,7 +81,7 @@ func logOf(c Case) Case {
 // job prepares a run: its log is there when job returns, unless it is produced while it runs (feed). cleanup removes what it has
 // for itself.
 func (w *world) job(ctx context.Context, arm Arm, c Case) (j *job, cleanup func() error, err error) {
-	j = &job{Arm: arm, Case: c, Group: w.name("group"), Warm: w.cfg.Warm, Duration: w.cfg.Duration, Limit: w.cfg.Limit, Until: w.cfg.until, Idle: w.cfg.idle,
+	j = &job{Arm: arm, Case: c, Group: w.name("group"), Warm: w.cfg.Warm, Duration: w.cfg.Duration, Limit: w.cfg.Limit, Until: w.cfg.until, Idle: w.cfg.idle, Window: w.cfg.window,
 		TLS: w.cfg.TLS, Mechanism: w.cfg.SASL.Mechanism, User: w.cfg.SASL.User, Password: w.cfg.SASL.Password,
 		user: w.cfg.Handler, users: w.cfg.BatchHandler}
 	cleanup = func() error { return nil }
@@ -193,6 +193,9 @@ func (w *world) topic(ctx context.Context, c Case) (string, error) {
 		return topic, nil
 	}
 	w.produced[key] = topic
+	if c.Records == 0 {
+		return topic, nil
+	}
 	w.cfg.say("produce %s records to topic %s", count(c.Records), topic)
 	return topic, w.fill(ctx, c, topic)
 }

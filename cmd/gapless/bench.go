@@ -87,7 +87,7 @@ func (a *app) benchCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&b.json, "json", false, "a line of JSON for each result on stdout, instead of the table")
 	section(cmd.Flags(), secOutput, "json")
 	b.registerFiles(cmd.Flags())
-	cmd.AddCommand(a.recommendCommand())
+	cmd.AddCommand(a.recommendCommand(), a.goalsCommand(), a.benchDocsCommand())
 	return cmd
 }
 
@@ -168,7 +168,7 @@ func (b *bencher) prepare() error {
 }
 
 // run measures, and has the report printed. An interrupt is no failure: there is less to print.
-func (b *bencher) run(cmd *cobra.Command, print func(*bench.Report) error) error {
+func (b *bencher) run(cmd *cobra.Command, show func(*bench.Report) error) error {
 	if err := b.prepare(); err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (b *bencher) run(cmd *cobra.Command, print func(*bench.Report) error) error
 	report, err := bench.Run(ctx, b.bench)
 	p.end()
 	report.Command = b.typed(cmd)
-	return errors.Join(err, print(report))
+	return errors.Join(err, show(report))
 }
 
 // typed is the command line, as far as it is not the default.
@@ -197,6 +197,10 @@ func (b *bencher) typed(cmd *cobra.Command) string {
 		case "sasl-user":
 			parts = append(parts, "--sasl-user ...")
 		default:
+			if f.Value.Type() == "bool" {
+				parts = append(parts, "--"+f.Name+"="+f.Value.String())
+				return
+			}
 			parts = append(parts, "--"+f.Name+" "+strings.Trim(f.Value.String(), "[]"))
 		}
 	})

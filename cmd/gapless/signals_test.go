@@ -124,3 +124,26 @@ func TestProduceSignal(t *testing.T) {
 		t.Errorf("not JSON: %s", b)
 	}
 }
+
+// TestBenchSignal: an interrupt ends a sweep, which shows what was measured until then.
+func TestBenchSignal(t *testing.T) {
+	cmd, out, errs := started(t, "bench", "--synthetic", "--handler=none", "--workers=2", "--partitions=2", "--rounds=100000", "--duration=20ms", "--warm=1ms")
+	table := make(chan []byte, 1)
+	go func() {
+		b, _ := io.ReadAll(out)
+		table <- b
+	}()
+	r := bufio.NewReader(errs)
+	until(t, r, "round 1, pipeline")
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, r)
+	b := <-table
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(b, []byte("interrupted")) || !bytes.Contains(b, []byte("decode")) {
+		t.Errorf("%s", b)
+	}
+}
