@@ -44,6 +44,8 @@ type GoalsConfig struct {
 	// Progress and Say, if set, are told how far it is.
 	Progress func(Progress)
 	Say      func(text string)
+
+	until int64 // ends a run after so many records instead, for tests
 }
 
 // part is what measures some goals together, because they share runs.
@@ -154,6 +156,7 @@ func (g *goals) measure(ctx context.Context, cfg Config) (*Report, error) {
 	orDefault(&cfg.Rounds, g.cfg.Rounds)
 	orDefault(&cfg.Duration, g.cfg.Duration)
 	cfg.Progress, cfg.Say = g.cfg.Progress, g.cfg.Say
+	orDefault(&cfg.until, g.cfg.until)
 	r, err := Run(ctx, cfg)
 	if err == nil && r.Interrupted {
 		err = context.Canceled

@@ -112,8 +112,9 @@ type watching struct {
 	ended bool // the arm has, and ran was read
 	began time.Time
 
-	series []Moment
-	peak   int
+	firstAt time.Time // a record was seen to be handled
+	series  []Moment
+	peak    int
 }
 
 // every is how often it looks. A look at many partitions is not for nothing.
@@ -183,6 +184,7 @@ func (w *watching) watch(ctx context.Context, ready func() error) (*Measurement,
 	if err != nil {
 		return nil, err
 	}
+	w.firstAt = time.Now()
 	if !met {
 		return nil, fmt.Errorf("no record was handled within %v", firstRecordWithin+4*h)
 	}
@@ -212,7 +214,9 @@ func (w *watching) measure(ctx context.Context, before usage) (*Measurement, err
 		within, enough = w.j.Limit, func() bool { return w.r.done() >= w.j.Until }
 	case w.toTheEnd():
 		within, enough = w.j.Limit, func() bool { return w.r.done() >= c.Records }
-		n0 = 0
+	}
+	if w.j.Until > 0 || w.toTheEnd() { // all of the run counts
+		first, n0, counts0, busy0 = w.firstAt, 0, meterCounts{}, min(busy0, 0)
 	}
 	met, err := w.until(ctx, within, enough)
 	if err != nil {

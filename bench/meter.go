@@ -268,11 +268,11 @@ func (m *meter) batchHandler() engine.BatchHandler {
 	})
 }
 
-// counts are the meter's at one moment.
-type counts struct{ running, calls, nanos int64 }
+// meterCounts are the meter's at one moment.
+type meterCounts struct{ running, calls, nanos int64 }
 
 // counts reads what has ended after what has begun, so that what is said to run did: no call is counted twice.
-func (m *meter) counts() (c counts) {
+func (m *meter) counts() (c meterCounts) {
 	for i := range m.pieces {
 		c.running += m.pieces[i].begun.Load()
 	}

@@ -65,7 +65,8 @@ func TestLogWithAnEnd(t *testing.T) {
 		log("fail", "0.01"), log("batch", "100"), log("fail", "0.01", "batch", "100"), log("members", "2"),
 	}
 	cfg := short(cases...)
-	cfg.Arms, cfg.Limit = []Arm{ArmEngine, ArmErrgroup}, 10*time.Minute
+	cfg.Arms, cfg.until = []Arm{ArmEngine, ArmErrgroup}, 0
+	cfg.Duration = 10 * time.Millisecond // of the goroutines
 	r := measure(t, cfg)
 	for _, c := range cases {
 		for _, a := range []Arm{ArmBare, ArmEngine, ArmErrgroup} {
@@ -86,7 +87,6 @@ func TestStuck(t *testing.T) {
 	c := with(t, "stuck", "2", "partitions", "2", "workers", "4")
 	cfg := short(c)
 	cfg.until = 50_000
-	cfg.Limit = 10 * time.Minute
 	r := measure(t, cfg)
 	if m := r.find(ArmEngine, c).Runs[0]; m.Records < 40_000 || !m.Ended {
 		t.Errorf("%d records behind two that are stuck", m.Records)
@@ -97,7 +97,6 @@ func TestStuck(t *testing.T) {
 func TestRate(t *testing.T) {
 	c := with(t, "rate", "2000", "partitions", "2", "handler", "sleep:1ms")
 	cfg := short(c)
-	cfg.Duration = 300 * time.Millisecond
 	r := measure(t, cfg)
 	for _, a := range []Arm{ArmBare, ArmEngine} {
 		if l := r.find(a, c).Runs[0].Latency; l == nil || l.Count == 0 || l.P50 <= 0 || l.P50 > l.P99 || l.P99 > l.Max {
@@ -155,7 +154,7 @@ func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	cfg := short(with(t, "partitions", "2", "handler", "sleep:1ms"))
-	cfg.Duration = time.Hour
+	cfg.Duration, cfg.until = time.Hour, 0
 	cfg.Arms = []Arm{ArmEngine}
 	first := true
 	cfg.Progress = func(p Progress) {
@@ -225,12 +224,11 @@ func TestOwnHandler(t *testing.T) {
 func TestProcesses(t *testing.T) {
 	c := with(t, "partitions", "2", "handler", "http:0s", "records", "2000", "workers", "4")
 	cfg := short(c)
-	cfg.here = false
-	cfg.Limit = 10 * time.Minute
+	cfg.here, cfg.until, cfg.Duration = false, 0, 10*time.Millisecond
 	r := measure(t, cfg)
-	for _, a := range []Arm{ArmBare, ArmGoroutines, ArmEngine} {
+	for _, a := range []Arm{ArmBare, ArmEngine} {
 		m := r.find(a, c).Runs[0]
-		if m.Records == 0 || m.CPUPerRecord <= 0 || a.consumes() && (!m.Ended || m.LagZero <= 0) {
+		if m.Records != 2000 || m.CPUPerRecord <= 0 || !m.Ended || m.LagZero <= 0 || r.find(ArmGoroutines, c) == nil {
 			t.Errorf("%s: %+v", a, m)
 		}
 	}
