@@ -194,7 +194,7 @@ func (f *facet) latency() *chart {
 				continue
 			}
 			d := drawn{name: string(a), ink: a.ink()}
-			if len(f.ticks()) > 1 {
+			if len(f.ticks()) > 1 && (a != ArmBare || f.axis != "workers") { // the bare loop has none
 				d.name += ", " + f.axis + " " + r.Case.Get(f.axis)
 				d.ink = inks[n%len(inks)]
 			}
