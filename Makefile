@@ -45,7 +45,7 @@ test-mutations: ## deliberate faults, one at a time: which test catches which; M
 
 .PHONY: test-misbehaviour
 test-misbehaviour: ## every error code in every answer, silence and closed connections, against members on an embedded broker; GAPLESS_SEED draws the rest
-	$(GO) test -c -tags synctests,misbehaviour -o $(BIN)/misbehaviour.test ./engine
+	$(GO) test -c $(TAGS) -o $(BIN)/misbehaviour.test ./engine
 	cd engine && GAPLESS_CASES=all $(BIN)/misbehaviour.test -test.run '^TestMisbehaviour$$' -test.timeout 5h
 
 .PHONY: lint

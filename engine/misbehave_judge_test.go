@@ -1,4 +1,4 @@
-//go:build misbehaviour
+//go:build synctests
 
 package engine
 

@@ -1,4 +1,4 @@
-//go:build misbehaviour
+//go:build synctests
 
 package engine
 
@@ -400,9 +400,8 @@ func generate(found map[place][]scene, seed uint64) (cases []*misCase) {
 // and every member healthy with nothing left in hand; what passes soon and what the protocol calls retriable has ended no member. Trouble that
 // lasts is got round or visible: an error of Run that names it, or ill health. Stop returns by its deadline in any case.
 //
-// It has a build tag of its own, misbehaviour, until all of the cases have passed, under the race detector too. Without GAPLESS_CASES it takes
-// some 160 of them, the same ones unless GAPLESS_SEED draws others: retriable and other codes at every place, and every manner and span of every
-// request are among them. All of them, 15,888: make test-misbehaviour, with a seed of its own. Those that failed: GAPLESS_SEED and
+// Without GAPLESS_CASES it takes some 160 of them, the same ones unless GAPLESS_SEED draws others: retriable and other codes at every place,
+// and every manner and span of every request are among them. All of them, 15,888: make test-misbehaviour, with a seed of its own. Those that failed: GAPLESS_SEED and
 // GAPLESS_CASES, as the failure says.
 func TestMisbehaviour(t *testing.T) {
 	found := observed(t)
