@@ -21,7 +21,7 @@ func (e *Engine) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if e.side, err = kgo.NewClient(opts...); err != nil {
+	if e.side, err = newClient(opts...); err != nil {
 		return fmt.Errorf("gapless: %w", err)
 	}
 	e.adm = kadm.NewClient(e.side)
@@ -44,7 +44,7 @@ func (e *Engine) connect(ctx context.Context) error {
 			var cl *kgo.Client
 			var life context.Context
 			life, e.abort = context.WithCancel(context.Background())
-			if cl, err = kgo.NewClient(append(opts, kgo.WithContext(life))...); err != nil {
+			if cl, err = newClient(append(opts, kgo.WithContext(life))...); err != nil {
 				err = fmt.Errorf("gapless: %w", err)
 			}
 			e.mu.Lock() // its callbacks may run already

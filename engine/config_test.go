@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -181,4 +182,28 @@ func TestClone(t *testing.T) {
 	if c := cloneRecord(&kgo.Record{Key: []byte{}}); c.Key == nil || c.Value != nil {
 		t.Errorf("%#v %#v", c.Key, c.Value)
 	}
+}
+
+// The clients of an engine, and engines beside each other, share the options of the embedder. The race detector finds those that they change.
+func TestClientsShareTheEmbeddersOptions(t *testing.T) {
+	c := Config{
+		Brokers: []string{"127.0.0.1:1"}, Group: "g", Topics: []string{"t"}, Handler: HandlerFunc(func(context.Context, *Record) error { return nil }),
+		KgoOpts: []kgo.Opt{kgo.ProducerBatchCompression(kgo.ZstdCompression(), kgo.NoCompression())},
+	}
+	var made sync.WaitGroup
+	for range 4 {
+		made.Go(func() {
+			e, err := New(c)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			w := writer{}
+			if _, err := w.get(&e.cfg); err != nil {
+				t.Error(err)
+			}
+			w.close()
+		})
+	}
+	made.Wait()
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gaplesshq/gapless/internal/recordpool"
@@ -151,6 +152,16 @@ func (c *Config) consumerOpts(e *Engine) ([]kgo.Opt, error) {
 	}
 	return append(opts, c.userOpts()...), nil
 }
+
+// newClient makes one client at a time: NewClient sorts the codecs of ProducerBatchCompression where they stand (franz-go 1.22), which is in an
+// option of the embedder's that an engine's clients, and perhaps other engines, share.
+func newClient(opts ...kgo.Opt) (*kgo.Client, error) {
+	clients.Lock()
+	defer clients.Unlock()
+	return kgo.NewClient(opts...)
+}
+
+var clients sync.Mutex
 
 func (c *Config) balancerOpts() []kgo.Opt {
 	var b kgo.GroupBalancer

@@ -323,7 +323,7 @@ func (c *Config) validateKgoOpts() error {
 		return nil
 	}
 	beside := kgo.ConsumerGroup("gapless") // group options are legal only beside a group; without topics it joins nothing
-	plain, err := kgo.NewClient(beside)
+	plain, err := newClient(beside)
 	if err != nil {
 		return err
 	}
@@ -333,12 +333,12 @@ func (c *Config) validateKgoOpts() error {
 			return bad("KgoOpts", "holds a nil option")
 		}
 		// The client wraps these three, so that they can't be compared; without a group it refuses them.
-		if alone, err := kgo.NewClient(opt); err == nil {
+		if alone, err := newClient(opt); err == nil {
 			alone.Close()
 		} else if strings.Contains(err.Error(), "assigned/revoked/lost") {
 			return bad("KgoOpts", "kgo.OnPartitionsAssigned, OnPartitionsRevoked and OnPartitionsLost are refused: the engine needs them; see Config.OnEvent")
 		}
-		changed, err := kgo.NewClient(beside, opt)
+		changed, err := newClient(beside, opt)
 		if err != nil {
 			return bad("KgoOpts", "an option is refused: %v", err)
 		}

@@ -37,7 +37,7 @@ func (w *writer) get(c *Config) (*kgo.Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		if w.cl, err = kgo.NewClient(opts...); err != nil {
+		if w.cl, err = newClient(opts...); err != nil {
 			return nil, err
 		}
 	}
