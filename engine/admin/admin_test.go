@@ -24,43 +24,74 @@ type service struct {
 	*testing.T
 	e      *engine.Engine
 	events chan engine.Event
+	done   chan error // what Run returned
 	srv    *httptest.Server
 }
 
 // start runs an engine on an embedded broker whose topic holds the given values, behind an admin address.
 func start(t *testing.T, h engine.HandlerFunc, change func(*engine.Config), values ...string) *service {
 	t.Helper()
-	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "t"))
+	addresses := broker(t)
+	records := make([]*kgo.Record, len(values))
+	for i, v := range values {
+		records[i] = &kgo.Record{Key: []byte("k"), Value: []byte(v)}
+	}
+	produce(t, addresses, records...)
+	cfg := engine.Config{Brokers: addresses, Group: "g", Topics: []string{"t"}, Handler: h}
+	if change != nil {
+		change(&cfg)
+	}
+	return serve(t, cfg)
+}
+
+// broker is an embedded one with the topic t.
+func broker(t *testing.T, opts ...kfake.Opt) (addresses []string) {
+	t.Helper()
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(2, "t")}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	return c.ListenAddrs()
+}
+
+// produce writes to t[0], unless the records say otherwise.
+func produce(t *testing.T, addresses []string, records ...*kgo.Record) {
+	t.Helper()
+	produceAs(t, []kgo.Opt{kgo.SeedBrokers(addresses...)}, records...)
+}
+
+func produceAs(t *testing.T, opts []kgo.Opt, records ...*kgo.Record) {
+	t.Helper()
+	cl, err := kgo.NewClient(append(opts, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DefaultProduceTopic("t"))...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer cl.Close()
-	for _, v := range values {
-		if err := cl.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Key: []byte("k"), Value: []byte(v)}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+	if err := cl.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
 	}
-	s := &service{T: t, events: make(chan engine.Event, 10_000)}
-	cfg := engine.Config{Brokers: c.ListenAddrs(), Group: "g", Topics: []string{"t"}, Handler: h, OnEvent: func(ev engine.Event) { s.events <- ev }}
-	if change != nil {
-		change(&cfg)
-	}
+}
+
+// serve runs an engine behind an admin address.
+func serve(t *testing.T, cfg engine.Config) *service {
+	t.Helper()
+	s := &service{T: t, events: make(chan engine.Event, 10_000), done: make(chan error, 1)}
+	cfg.OnEvent = func(ev engine.Event) { s.events <- ev }
+	var err error
 	if s.e, err = engine.New(cfg); err != nil {
 		t.Fatal(err)
 	}
 	s.srv = httptest.NewServer(admin.Handler(s.e))
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.e.Run(ctx) }()
+	go func() {
+		s.done <- s.e.Run(ctx)
+		close(s.done)
+	}()
 	t.Cleanup(func() {
 		s.srv.Close()
 		cancel()
-		if err := <-done; err != nil {
+		if err := <-s.done; err != nil {
 			t.Error(err)
 		}
 		http.DefaultClient.CloseIdleConnections()
