@@ -221,11 +221,14 @@ func TestResetPlaces(t *testing.T) {
 		"--to=2d":       {2, ""},
 		"--to=" + now.Add(-4*time.Minute).UTC().Format(time.RFC3339): {6, ""},
 		"--to=" + now.Add(time.Hour).UTC().Format(time.RFC3339):      {10, "no record is as late"},
-		"--by=-2":                   {3, ""},
-		"--by=+2":                   {7, ""},
-		"--by=-100":                 {2, "-95 lies before the start of the log"},
-		"--by=-9223372036854775808": {2, "-9,223,372,036,854,775,803 lies before the start of the log"},
-		"--by=9223372036854775807":  {10, "9223372036854775807 from there lies beyond the end of the log"},
+		"--to=1969-12-31T23:59:59.999Z":                              {2, ""}, // -1 in milliseconds, by which Kafka means the end
+		"--to=0001-01-01T00:00:00Z":                                  {2, ""},
+		"--to=2000000h":                                              {2, ""},
+		"--by=-2":                                                    {3, ""},
+		"--by=+2":                                                    {7, ""},
+		"--by=-100":                                                  {2, "-95 lies before the start of the log"},
+		"--by=-9223372036854775808":                                  {2, "-9,223,372,036,854,775,803 lies before the start of the log"},
+		"--by=9223372036854775807":                                   {10, "9223372036854775807 from there lies beyond the end of the log"},
 	} {
 		commitWith(t, cl, "g", "t", 0, 5, "")
 		plan := reset(t, b, "--topic=t", "--partition=0", flag)

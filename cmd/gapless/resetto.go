@@ -84,18 +84,33 @@ type resolved struct {
 	byTime kadm.ListedOffsets
 }
 
+// moment is the time that a place stands for; ok is false where it is none. It is never before 1970: as negative times Kafka takes
+// its names for places, and -1, a millisecond before, is the end of the log.
+func (p place) moment(now time.Time) (at time.Time, ok bool) {
+	switch p.kind {
+	case placeTime:
+		at = p.at
+	case placeAgo:
+		at = now.Add(-p.ago).Truncate(time.Millisecond)
+	default:
+		return at, false
+	}
+	if at.UnixMilli() < 0 {
+		at = time.UnixMilli(0).UTC()
+	}
+	return at, true
+}
+
 // resolve asks the brokers for the offsets of a time. A time span is counted from now, by the clock of this machine.
 func (p place) resolve(ctx context.Context, adm *kadm.Client, now time.Time, topics []string) (resolved, error) {
 	r := resolved{place: p}
-	switch p.kind {
-	case placeAgo:
-		r.at = now.Add(-p.ago).Truncate(time.Millisecond)
-	case placeTime:
-	default:
+	at, ok := p.moment(now)
+	if !ok {
 		return r, nil
 	}
+	r.at = at
 	var err error
-	if r.byTime, err = adm.ListOffsetsAfterMilli(ctx, r.at.UnixMilli(), topics...); err != nil {
+	if r.byTime, err = adm.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topics...); err != nil {
 		return r, fmt.Errorf("list the offsets at %s: %w", r.at.Format(time.RFC3339), err)
 	}
 	return r, nil
