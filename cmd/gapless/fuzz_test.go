@@ -119,11 +119,11 @@ func FuzzJSONPath(f *testing.F) {
 func names(path string) (steps []string) {
 	var step []byte
 	for i := 0; i < len(path); i++ {
-		switch {
-		case path[i] == '.':
+		switch path[i] {
+		case '.':
 			steps, step = append(steps, string(step)), nil
 			continue
-		case path[i] == '\\':
+		case '\\':
 			i++
 		}
 		step = append(step, path[i])
