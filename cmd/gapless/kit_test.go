@@ -19,25 +19,40 @@ import (
 	"go.uber.org/goleak"
 )
 
-// binary is the command, built once, for what can't be tested within this process: signals.
-var binary string
+// binary is the path of the command, for what can't be tested within this process: signals. It is built once, and not before a test
+// asks: each worker of a fuzz test is a process that comes through TestMain, and would build for longer than it is to fuzz.
+func binary(t *testing.T) string {
+	t.Helper()
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var (
+	buildDir string
+	build    = sync.OnceValues(func() (path string, err error) {
+		if buildDir, err = os.MkdirTemp("", "gapless"); err != nil {
+			return "", err
+		}
+		path = filepath.Join(buildDir, "gapless.exe")
+		if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build the command: %w\n%s", err, out)
+		}
+		return path, nil
+	})
+)
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "gapless")
-	if err != nil {
-		panic(err)
-	}
-	binary = filepath.Join(dir, "gapless.exe")
-	if out, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the command: %v\n%s", err, out)
-		os.Exit(1)
-	}
 	code := m.Run()
 	if err := goleak.Find(); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
-	_ = os.RemoveAll(dir)
+	if buildDir != "" {
+		_ = os.RemoveAll(buildDir)
+	}
 	os.Exit(code)
 }
 

@@ -17,7 +17,7 @@ import (
 // started is a command in a process of its own. It is killed if the test hangs.
 func started(t *testing.T, args ...string) (cmd *exec.Cmd, out, errs io.Reader) {
 	t.Helper()
-	cmd = exec.CommandContext(t.Context(), binary, args...)
+	cmd = exec.CommandContext(t.Context(), binary(t), args...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
