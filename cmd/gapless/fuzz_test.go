@@ -23,8 +23,10 @@ func FuzzResetPlace(f *testing.F) {
 		"2026-01-31T12:00:00Z", "2026-01-31t12:00:00z", "2026-01-31T12:00:00.999999999+23:59", "2026-02-30T00:00:00Z", "0000-01-01T00:00:00Z", "1969-12-31T23:59:59.999Z", "9999-12-31T23:59:59-23:59",
 		"2026-01-31", "90m", "2d", "-2d", "100000d", "100001d", "2562047h47m16.854775807s", "1ns", "1.5h", "d", "-1h", "NaN", "\x00", "\xff",
 	} {
-		f.Add(s, uint32(2), uint32(8), uint64(5))
-		f.Add(s, uint32(0), uint32(0), uint64(1<<63-1))
+		f.Add(s, uint32(2), uint32(8), uint64(10))
+	}
+	for _, s := range []string{"-1", "1", "9223372036854775807", "-9223372036854775808"} {
+		f.Add(s, uint32(0), uint32(0), uint64(1<<64-1))
 	}
 	now := time.Date(2026, time.January, 31, 12, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, text string, from, length uint32, commit uint64) {
@@ -85,13 +87,15 @@ func FuzzResetPlace(f *testing.F) {
 // FuzzJSONPath: a path is refused in words, or it leads where it leads a walk with encoding/json, in every value: to the same key,
 // or to none.
 func FuzzJSONPath(f *testing.F) {
-	for _, path := range []string{"id", "order.id", "lines.0.sku", "lines.1", "0", "00", "-1", "+1", "18446744073709551616", `a\.b`, `\id`, `\#`, "a..b", ".", "", "*", "@this", ":1", "a:1", " ", "ID", "ä", "\xff", `\\`, "^", "0.0.0"} {
-		for _, value := range []string{
-			`{"id":1}`, `{"order":{"id":"A"}}`, `{"lines":[{"sku":1e3},{"sku":"\u0041"}]}`, `{"a.b":[{}],"a":{"b":2}}`, `{"id":1,"id":2}`, `{"i\u0064":"x"}`, `[[["a"]],1]`, `{"":{"":1}}`,
-			`{"0":"zero","00":"two"}`, `{"-1":1,"+1":2,":1":3,"a:1":4," ":5,"ä":6,"\u00e4":7,"\\":8,"^":9,"#":10}`, `{"18446744073709551616":1}`, "{\"\xff\":1}", `{"id":null}`, `{"id":""}`, `"id"`, "1", "", "{",
-		} {
-			f.Add(path, value)
-		}
+	object := `{"id":1,"id":2,"i\u0064":"x","order":{"id":"A"},"lines":[{"sku":1e3},{"sku":"\u0041"}],"a.b":[{}],"a":{"b":2},"0":"zero","00":"two","-1":1,"+1":2,":1":3,"a:1":4," ":5,"ä":6,"\\":8,"^":9,"#":10}`
+	for _, path := range []string{"id", "order.id", "lines.0.sku", "lines.01", "0", "00", "-1", "+1", `a\.b`, `\id`, `\#`, "a..b", "", "*", "@this", ":1", "a:1", " ", "ID", "ä", `\\`, "^"} {
+		f.Add(path, object)
+	}
+	for _, path := range []string{"0.0.0", "00.0", "-1", "18446744073709551616", "2", ":1"} {
+		f.Add(path, `[[["a"]],1]`)
+	}
+	for _, value := range []string{`{"id":null}`, `{"id":""}`, `{"id":{"\u00e4":"\ud800"}}`, "{\"\xff\":1,\"id\":2}", `{"id":`, `"id"`, "1", ""} {
+		f.Add("id", value)
 	}
 	f.Fuzz(func(t *testing.T, path, value string) {
 		key, err := parseDedupeKey("json:" + path)
