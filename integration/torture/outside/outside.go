@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -127,13 +128,34 @@ func (c *Client) remember(ms []schedule.Message, rs []*kgo.Record, aborted bool)
 
 // Produce writes messages and waits until they are acknowledged.
 func (c *Client) Produce(ctx context.Context, ms []schedule.Message) error {
-	rs := c.records(ms)
-	if err := c.producer.ProduceSync(ctx, rs...).FirstErr(); err != nil {
-		return fmt.Errorf("produce: %w", err)
+	for tries := 0; ; tries++ {
+		rs := c.records(ms)
+		err := c.producer.ProduceSync(ctx, rs...).FirstErr()
+		if err == nil {
+			c.remember(ms, rs, false)
+			return nil
+		}
+		if tries == triesForID || !hasNoID(err) {
+			return fmt.Errorf("produce: %w", err)
+		}
+		time.Sleep(pauseForID)
+		if err := c.newProducer(); err != nil {
+			return err
+		}
 	}
-	c.remember(ms, rs, false)
-	return nil
 }
+
+// hasNoID says whether a producer could not get its id, from a broker that was killed just then. It never tries again, and has written
+// nothing; another one may be luckier.
+func hasNoID(err error) bool {
+	return strings.Contains(err.Error(), "unable to initialize a producer ID")
+}
+
+// So many producers are made for one step, with a pause between them.
+const (
+	triesForID = 100
+	pauseForID = 200 * time.Millisecond
+)
 
 // Transact writes them in a transaction, which stays open for a while.
 func (c *Client) Transact(ctx context.Context, ms []schedule.Message, open time.Duration, commit bool) error {
@@ -141,14 +163,11 @@ func (c *Client) Transact(ctx context.Context, ms []schedule.Message, open time.
 	c.txns++
 	id := fmt.Sprintf("%s-%d", c.Group, c.txns)
 	c.mu.Unlock()
-	cl, err := c.dial(kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionalID(id), kgo.TransactionTimeout(5*time.Minute))
+	cl, err := c.begin(id)
 	if err != nil {
-		return err
-	}
-	defer cl.Close()
-	if err := cl.BeginTransaction(); err != nil {
 		return fmt.Errorf("begin a transaction: %w", err)
 	}
+	defer cl.Close()
 	rs := c.records(ms)
 	if err := cl.ProduceSync(ctx, rs...).FirstErr(); err != nil {
 		return fmt.Errorf("produce in a transaction: %w", err)
@@ -167,6 +186,24 @@ func (c *Client) Transact(ctx context.Context, ms []schedule.Message, open time.
 		return fmt.Errorf("end a transaction: %w", err)
 	}
 	return nil
+}
+
+// begin makes a client that has begun a transaction.
+func (c *Client) begin(id string) (*kgo.Client, error) {
+	for tries := 0; ; tries++ {
+		cl, err := c.dial(kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionalID(id), kgo.TransactionTimeout(5*time.Minute))
+		if err != nil {
+			return nil, err
+		}
+		if err = cl.BeginTransaction(); err == nil {
+			return cl, nil
+		}
+		cl.Close()
+		if tries == triesForID || !hasNoID(err) {
+			return nil, err
+		}
+		time.Sleep(pauseForID)
+	}
 }
 
 // Expel takes the members of the (classic) group with this client id out of it.
