@@ -23,7 +23,7 @@ func (e *Engine) sessionError(err error) {
 		e.emit(Event{Name: EventSessionEnded, Partition: -1, Err: err,
 			Hint: "the group still counts a member with this InstanceID: this one before a crash, which is let in when that session ends, or another that runs"})
 	case errors.Is(err, kerr.FencedInstanceID), errors.Is(err, kerr.UnreleasedInstanceID):
-		e.fail(fmt.Errorf("gapless: instance id %q is used by another live member of group %q; give every member its own InstanceID (or, where no other runs: the group's coordinator moved while this member took over from its predecessor; start it again): %w", e.cfg.InstanceID, e.cfg.Group, err))
+		e.fail(fmt.Errorf("gapless: instance id %q is used by another live member of group %q; give every member its own InstanceID (or, where no other runs: the group's coordinator moved or was frozen while this one joined; start it again): %w", e.cfg.InstanceID, e.cfg.Group, err))
 	case errors.Is(err, kerr.GroupAuthorizationFailed) && !e.sessions.wasLetIn():
 		e.fail(e.groupForbidden(err))
 	case errors.Is(err, kerr.GroupAuthorizationFailed): // it was taken away while running, so it may come back

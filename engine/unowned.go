@@ -70,6 +70,9 @@ func (e *Engine) lookForUnowned(ctx context.Context) {
 	if left == 0 {
 		return
 	}
+	if e.isStopping() { // a rebalance would cross the drain
+		return
+	}
 	e.emit(Event{Name: EventUnowned, Partition: -1, Count: int64(left),
 		Hint: "the process that had this InstanceID before ended while it handed partitions over, and no member has them; the group is made to rebalance"})
 	e.cl.ForceRebalance()
