@@ -22,6 +22,7 @@ var (
 // onAssigned begins an epoch for every partition. The client fetches offsets next (onOffsetsFetched, resolveStart), and
 // records only after that.
 func (e *Engine) onAssigned(_ context.Context, cl *kgo.Client, assigned map[string][]int32) {
+	e.pace(len(assigned) > 0)
 	e.sessions.begin()
 	// The client keeps a pause across rebalances; ours begins anew with the epoch.
 	cl.ResumeFetchPartitions(assigned)

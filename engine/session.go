@@ -62,6 +62,7 @@ type sessions struct {
 	began time.Time // when the present one did; zero = there is none
 	letIn bool      // the group has let this member in once
 	begun int       // sessions so far
+	pacer pacer
 }
 
 // sessionWellAfter is how long a session lasts that is well, where it has nothing to begin.
@@ -90,10 +91,10 @@ func (s *sessions) lost() {
 	s.began = time.Time{}
 }
 
-func (s *sessions) soFar() int {
+func (s *sessions) soFar() (begun, paused int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.begun
+	return s.begun, s.pacer.paused
 }
 
 func (s *sessions) end() (ended int) {
@@ -151,16 +152,19 @@ const restlessWithin = 30 * time.Second
 // hear of it by heartbeats.
 func (c *Config) restlessFrom() int { return 100 + 5*int(restlessWithin/c.HeartbeatInterval) }
 
-var errRestless = errors.New("the group begins a new session several times a second, and none lasts: look at the group's coordinator")
+// restlessPauses is how many sessions in that time are so many that each waited for its pause: it is less than the longest pause allows.
+const restlessPauses = 20
+
+var errRestless = errors.New("the group begins one session after the other, and none lasts: look at the group's coordinator")
 
 // lookForRestless finds sessions that end as they begin, which the client takes for rebalances.
 func (w *watchdog) lookForRestless(e *Engine, now time.Time) {
 	if now.Sub(w.counted) < restlessWithin {
 		return
 	}
-	begun := e.sessions.soFar()
-	restless := !w.counted.IsZero() && begun-w.begun >= e.cfg.restlessFrom()
-	w.counted, w.begun = now, begun
+	begun, paused := e.sessions.soFar()
+	restless := !w.counted.IsZero() && (begun-w.begun >= e.cfg.restlessFrom() || paused-w.paused >= restlessPauses)
+	w.counted, w.begun, w.paused = now, begun, paused
 	if !restless {
 		e.health.set("rebalances", nil)
 	} else if e.health.set("rebalances", errRestless) {

@@ -32,8 +32,9 @@ type watchdog struct {
 	alone   time.Time            // since when nothing is assigned here
 	losses  int64                // when something was last assigned
 	outside time.Time            // since when the member has no session
-	counted time.Time            // when sessions were last counted, and how many had begun by then
+	counted time.Time            // when sessions were last counted, and how many had begun and waited by then
 	begun   int
+	paused  int
 	sizing  sizing
 }
 

@@ -103,6 +103,24 @@ func TestSeeds(t *testing.T) {
 	fmt.Printf("%s\n", text)
 }
 
+// Seeds that have found something, in an engine or in the world that it was in:
+//
+//	2262, 2481  a KIP-848 member whose coordinator refuses connections went through sessions as fast as it could, at one instant for ever
+//	5157        handlers that outlive their engines outlived the bubble
+//	8940        a client ends its session sooner than the group would
+//	8996        a member's session ends while all others, being static, are away
+func TestSeedsThatFoundSomething(t *testing.T) {
+	for _, seed := range []uint64{2262, 2481, 5157, 8940, 8996} {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			v, r, log, err := round(t, seed, schedule.All())
+			if err != nil || !v.OK() {
+				t.Errorf("%v %v\n%v\n%v", err, v.Findings, r, log)
+			}
+		})
+	}
+}
+
 // live shows what happens as it happens, where somebody looks at one seed.
 func live() func(string) {
 	if os.Getenv("GAPLESS_LIVE") == "" {
