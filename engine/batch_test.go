@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -288,4 +289,52 @@ func TestHandlerTimeout(t *testing.T) {
 		}
 		m.stop()
 	})
+}
+
+// C8: a worker keeps nothing of what it has handled: neither behind a shorter batch that is slow, nor while it is idle.
+func TestWorkersPinNothing(t *testing.T) {
+	kept := func(w *workerState, from int) (n int) {
+		for i := from; i < len(w.owns); i++ {
+			if w.owns[i].Value != nil || w.owns[i].Context != nil {
+				n++
+			}
+		}
+		if w.own.Value != nil || w.own.Context != nil {
+			n++
+		}
+		return n
+	}
+	for _, size := range []int{0, 4} {
+		inWorld(t, 1, func(w *world) {
+			var m *member
+			shorter := 0
+			c := w.batchConfig(OrderUnordered, size, func(_ context.Context, b *Batch) error {
+				if len(b.Records) == size {
+					time.Sleep(time.Second) // so that the rest is due, and follows at once
+				} else {
+					shorter++
+					if n := kept(m.e.local(0), len(b.Records)); n > 0 {
+						w.Errorf("a batch of %d keeps %d others", len(b.Records), n)
+					}
+				}
+				return nil
+			})
+			if size == 0 {
+				c.BatchHandler, c.Handler = nil, HandlerFunc(func(context.Context, *Record) error { return nil })
+			}
+			c.Workers = 1
+			m = w.start(c)
+			w.eventually("here", func() bool { return len(m.owns()) == 1 })
+			w.produce(0, "a", "b", "c", "d", "e", "f")
+			w.eventually("committed", func() bool { return w.committed("t", 0) == 6 })
+			synctest.Wait()
+			if n := kept(m.e.local(0), 0); n > 0 {
+				w.Errorf("batches of %d: an idle worker keeps %d records", size, n)
+			}
+			if size > 0 && shorter != 1 {
+				w.Errorf("%d shorter batches", shorter)
+			}
+			m.stop()
+		})
+	}
 }

@@ -3,8 +3,10 @@ package engine
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/gaplesshq/gapless/internal/recordpool"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -52,10 +54,21 @@ func barePath(f *fetcher) float64 {
 	return float64(cpuTime()-began) / float64(polls*benchPartitions*f.records)
 }
 
-func enginePath(b *testing.B, f *fetcher, order Order) float64 {
-	e, err := New(Config{Brokers: []string{"none:9092"}, Group: "g", Topics: []string{"t"}, Order: order, Workers: 8,
-		Handler:    HandlerFunc(func(_ context.Context, r *Record) error { handleNothing(r.Record); return nil }),
-		DeadLetter: DeadLetter{GiveUp: GiveUpSkip}})
+func enginePath(b *testing.B, f *fetcher, order Order, batch int) float64 {
+	c := Config{Brokers: []string{"none:9092"}, Group: "g", Topics: []string{"t"}, Order: order, Workers: 8,
+		DeadLetter: DeadLetter{GiveUp: GiveUpSkip}}
+	if batch == 0 {
+		c.Handler = HandlerFunc(func(_ context.Context, r *Record) error { handleNothing(r.Record); return nil })
+	} else {
+		c.BatchSize, c.BatchLinger = batch, time.Millisecond
+		c.BatchHandler = BatchHandlerFunc(func(_ context.Context, batch *Batch) error {
+			for _, r := range batch.Records {
+				handleNothing(r.Record)
+			}
+			return nil
+		})
+	}
+	e, err := New(c)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -101,12 +114,15 @@ func enginePath(b *testing.B, f *fetcher, order Order) float64 {
 // are settled, and what a bare loop over the same fetches takes. It shows what a change to that path does. On a machine that
 // others use the difference of the least figures says more than the median of the differences.
 func BenchmarkPath(b *testing.B) {
-	for _, order := range []Order{OrderUnordered, OrderKey, OrderPartition} {
-		b.Run("order="+string(order), func(b *testing.B) {
+	for _, x := range []struct {
+		order Order
+		batch int
+	}{{OrderUnordered, 0}, {OrderKey, 0}, {OrderPartition, 0}, {OrderUnordered, 100}, {OrderKey, 100}, {OrderPartition, 100}} {
+		b.Run(fmt.Sprintf("order=%s/batch=%d", x.order, x.batch), func(b *testing.B) {
 			f := newFetcher()
 			var bare, engine, over []float64
 			for i := range 4 * benchRounds() {
-				bare, engine = append(bare, barePath(f)), append(engine, enginePath(b, f, order))
+				bare, engine = append(bare, barePath(f)), append(engine, enginePath(b, f, x.order, x.batch))
 				over = append(over, engine[i]-bare[i])
 			}
 			least := slices.Min(engine) - slices.Min(bare)

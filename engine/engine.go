@@ -133,6 +133,7 @@ func New(cfg Config) (*Engine, error) {
 		Completed: e.settleChunk,
 		Release:   release,
 		Turn:      e.turn,
+		Left:      e.left,
 		Low:       func(*lane) { e.wakeFlow() },
 	}
 	if cfg.batching() {

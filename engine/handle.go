@@ -13,14 +13,11 @@ import (
 
 // workerState is what one worker needs at hand, so that a record costs no allocation.
 type workerState struct {
-	rec   Record
-	own   kgo.Record // what rec points at: a handler may change its fields, the lane's record stays what it was
-	batch Batch
-	recs  []Record
-	owns  []kgo.Record
-	key   []byte         // of the record in hand
-	held  []dedupe.Claim // of the batch in hand
-	_     [64]byte       // no false sharing with the next worker's
+	rec Record
+	own kgo.Record // what rec points at: a handler may change its fields, the lane's record stays what it was
+	key []byte     // of the record in hand
+	batchState
+	_ [64]byte // no false sharing with the next worker's
 }
 
 // local returns the state of worker n.
@@ -142,9 +139,16 @@ func (e *Engine) call(ctx context.Context, ep *epoch, r *Record, b *Batch) (err 
 
 // turn hears from a worker after each chunk: two clock reads serve up to 64 records.
 func (e *Engine) turn(worker int, _ *lane, n int, elapsed time.Duration) {
-	e.local(worker).own = kgo.Record{} // or an idle worker would pin its last fetch
 	e.lat.observe(worker, n, elapsed)
 	e.sizes.observe(elapsed)
+}
+
+// left hears that a worker has nothing to do and goes. What it keeps must not pin its last fetch.
+func (e *Engine) left(worker int) {
+	w := e.local(worker)
+	w.own = kgo.Record{}
+	clear(w.owns[:w.lent])
+	w.lent = 0
 }
 
 // failed decides what becomes of a record whose attempt failed. ctx is what the attempt ran under, its own timeout aside.

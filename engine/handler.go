@@ -83,10 +83,12 @@ type Batch struct {
 	Partition int32
 	Records   []*Record
 
-	errs []error
+	errs   []error
+	failed bool // one of errs was set
 }
 
 // Fail marks record i as failed with err; the others are not touched. A nil err takes the mark back.
 func (b *Batch) Fail(i int, err error) {
 	b.errs[i] = err
+	b.failed = b.failed || err != nil
 }

@@ -29,6 +29,10 @@ func (p *partition[T]) noteReady(s *slot[T]) {
 // item at a time is ready, so no batch has two.
 func (p *partition[T]) claimBatch(w *worker[T], l *Lane[T]) {
 	st, size := p.store, p.pool.o.BatchSize
+	if st.ready.head == nil && l.order != ByKey && st.queue.n > 0 && st.queue.oldest() >= size {
+		p.claimRun(w, size) // a full batch, as it came
+		return
+	}
 	p.stage(l, size)
 	if !p.batchDue() || st.ready.n < size && st.queue.n > 0 { // the latter: more to stage, in another turn
 		return

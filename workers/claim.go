@@ -15,7 +15,7 @@ func (p *partition[T]) claim(w *worker[T], l *Lane[T]) {
 	if p.pool.o.BatchSize > 1 {
 		p.claimBatch(w, l)
 	} else if p.claimReady(w, l); len(w.slots) == 0 && p.takesRuns(l) {
-		p.claimRun(w, l)
+		p.claimRun(w, l.chunk)
 	} else {
 		p.claimQueued(w, l)
 	}

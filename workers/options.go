@@ -40,7 +40,7 @@ const DefaultTotal = 64
 // Options says what a pool does with its items. Only Handle is required, and Key as soon as a lane is opened ByKey.
 //
 // The callbacks are called without any lock of this package held, except Key and Completed, which run under the lock of
-// the item's lane and must therefore be quick and must not call back into the pool.
+// the item's lane, and Left: these must therefore be quick and must not call back into the pool.
 type Options[T any] struct {
 	// Total is the most handlers that run at once over all lanes; below 1 means DefaultTotal.
 	Total int
@@ -75,6 +75,9 @@ type Options[T any] struct {
 	// Turn is called after each chunk: this worker handled n items of the lane in the given time. One sample a chunk is
 	// what latency statistics can have without a clock read for each record. May be nil.
 	Turn func(worker int, l *Lane[T], n int, elapsed time.Duration)
+	// Left is called when a worker leaves because there is nothing to do, before another one may get its number: what is kept by number
+	// can be let go of. It runs under the pool's lock: it must be quick and must not call back into the pool. May be nil.
+	Left func(worker int)
 	// Low is called once each time a lane that was full (Push returned true) is at or below its low mark again. It can
 	// come before that Push has returned. May be nil.
 	Low func(l *Lane[T])

@@ -78,6 +78,9 @@ func (p *Pool[T]) pick(w *worker[T]) (l *Lane[T], next *worker[T]) {
 		w.arriving, p.waking = false, false
 	}
 	if p.ring.head == nil || p.crowded() {
+		if p.o.Left != nil {
+			p.o.Left(w.number)
+		}
 		p.crew[w.number] = nil
 		p.numbers.put(w.number)
 		if p.hired.Add(-1) == 0 {

@@ -12,13 +12,20 @@ func (p *partition[T]) takesRuns(l *Lane[T]) bool {
 }
 
 // claimRun makes a stretch of the queue the worker's chunk.
-func (p *partition[T]) claimRun(w *worker[T], l *Lane[T]) {
-	w.run, w.runFirst = p.store.queue.cut(l.chunk)
+func (p *partition[T]) claimRun(w *worker[T], most int) {
+	w.run, w.runFirst = p.store.queue.cut(most)
 }
 
 // slotOf returns the slot of an item of the worker's chunk, which under a run it gets only now: its handler is about to
-// hold it.
+// hold it. A batch may hold several, so all its items get theirs.
 func (p *partition[T]) slotOf(w *worker[T], i int) *slot[T] {
+	if w.run != nil && p.pool.o.BatchSize > 1 {
+		for i, item := range w.run {
+			w.add(p.store.slab.take(item, w.runFirst+uint64(i)), claimed)
+		}
+		clear(w.run)
+		w.run = nil
+	}
 	if w.run == nil {
 		return w.slots[i]
 	}

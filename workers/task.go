@@ -50,7 +50,8 @@ func (t *Task[T]) at(i int) int {
 // with the ticket, the later items of its key, and under ByPartition all later items of the lane, wait.
 //
 // The old value is the caller's again as soon as Hold returns: the pool does not read it any more and will not release
-// it. What is released in the end is keep, once. Holding an item twice in one task panics.
+// it. What is released in the end is keep, once. Pointers to items that were got before do not count any more: Hold may
+// move the other items of a batch. Holding an item twice in one task panics.
 func (t *Task[T]) Hold(i int, keep T, memo any) Ticket {
 	w, at := t.worker, t.at(i)
 	l := w.lane.Load()

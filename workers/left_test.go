@@ -1,0 +1,53 @@
+package workers
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+)
+
+// TestLeft (C8): a worker that leaves says so once, when nothing runs under its number any more and before another one may have it.
+func TestLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 3
+		var mu sync.Mutex
+		running, kept := map[int]bool{}, map[int]int{} // by worker number: kept is what it has handled since it came
+		gate := make(chan struct{})
+		p := New(Options[int]{Total: most,
+			Handle: func(task *Task[int]) {
+				mu.Lock()
+				running[task.Worker()] = true
+				kept[task.Worker()]++
+				mu.Unlock()
+				<-gate
+				mu.Lock()
+				delete(running, task.Worker())
+				mu.Unlock()
+			},
+			Left: func(worker int) {
+				mu.Lock()
+				defer mu.Unlock()
+				if running[worker] {
+					t.Errorf("worker %d left, and runs", worker)
+				}
+				delete(kept, worker)
+			}})
+		l := p.Open(1, Unordered, nil, 0, 0)
+		for range 20 {
+			l.Push(0, make([]int, most))
+			synctest.Wait()
+			if len(kept) == 0 {
+				t.Fatal("nobody is there")
+			}
+			for range most {
+				gate <- struct{}{}
+			}
+			synctest.Wait()
+			if len(kept) > 0 {
+				t.Fatalf("nothing runs, and these have not left: %v", kept)
+			}
+		}
+		l.Close()
+		p.Wait()
+	})
+}
