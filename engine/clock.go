@@ -217,8 +217,8 @@ func (c *sessionClock) judge(expired bool) {
 		}
 		resumed++
 		ep.mu.Lock()
-		if ep.ctx.Load().Err() != nil { // an epoch that began meanwhile has a good one
-			ep.newCtx()
+		if c := ep.ctx.Load(); c != nil && c.Err() != nil { // an epoch that began meanwhile has a good one
+			ep.ctx.Store(newHandlerCtx())
 		}
 		e.unpauseLane(ep)
 		ep.mu.Unlock()

@@ -236,7 +236,9 @@ func (ep *epoch) acknowledged(o *offer) {
 	ep.acked = o.offset
 	ep.said, ep.saidPlain = o.says, o.plain
 	ep.claim = false
-	ep.commitErr, ep.commitFails = nil, 0
+	if ep.troubles != nil {
+		ep.troubles.commitErr, ep.troubles.commitFails = nil, 0
+	}
 	ep.forgetRuns(o.offset)
 }
 
@@ -282,9 +284,10 @@ func (e *Engine) commitFailed(eps map[tp]*epoch, err error) {
 	for _, ep := range eps {
 		e.failing.failed(ep.tp, err)
 		ep.mu.Lock()
-		ep.commitErr = err
-		ep.commitFails++
-		n := ep.commitFails
+		t := ep.trouble()
+		t.commitErr = err
+		t.commitFails++
+		n := t.commitFails
 		ep.mu.Unlock()
 		if n == worthTelling || n%60 == 0 {
 			e.emit(Event{Name: EventCommitFailed, Topic: ep.topic, Partition: ep.partition, Err: err, Count: int64(n), Hint: "tried again with the next commit"})

@@ -20,9 +20,9 @@ const uncleanLimit = 2
 type crashes struct {
 	mu      sync.Mutex
 	unclean uint32 // claims at this frontier, this assignment's own included
+	tries   uint32 // how often trying was announced
 	from    int64  // the frontier at the claim
 	trying  int64  // announced last, here or by an earlier owner; -1 = none
-	tries   uint32 // how often
 	started int64  // announced here; -1 = none
 	reach   int64  // records below it are suspected
 	asked   bool   // for the end of the investigation
@@ -229,10 +229,8 @@ func (e *Engine) makeDurable(ctx context.Context) error {
 // told says whether the group's commit names the record that is about to start.
 func (ep *epoch) told(offset int64) bool {
 	ep.mu.Lock()
-	said := ep.said
-	ep.mu.Unlock()
-	w, err := window.Decode(said)
-	return err == nil && w.Trying == offset
+	defer ep.mu.Unlock()
+	return ep.said.trying == offset
 }
 
 // lift ends the investigation where everything suspected is settled: a new epoch goes on in the configured order. It is part of the

@@ -123,7 +123,7 @@ func TestDeadLetterHealth(t *testing.T) {
 			}
 			ep.mu.Lock()
 			defer ep.mu.Unlock()
-			return ep.deadLetters.n == 2
+			return ep.troubled().deadLetters.n == 2
 		})
 		ep := m.e.lookup("t", 0)
 		failing := func() bool { _, ok := m.e.Status().Problems["dead letter t"]; return ok }

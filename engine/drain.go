@@ -107,7 +107,7 @@ func (e *Engine) awaitEnded(eps []*epoch, deadline time.Time) {
 	defer stop()
 	for _, ep := range eps {
 		select {
-		case <-ep.ended:
+		case <-ep.over():
 		case <-timeout:
 			for _, ep := range eps {
 				e.end(ep, errDrained)

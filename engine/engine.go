@@ -32,7 +32,7 @@ type Engine struct {
 
 	mu       sync.Mutex
 	epochs   map[tp]*epoch
-	laneIDs  map[tp]uint64
+	laneIDs  map[string]uint64 // by topic
 	topics   map[string]topicState
 	stopping bool
 	sequence uint64
@@ -100,7 +100,7 @@ func New(cfg Config) (*Engine, error) {
 		cfg:       cfg,
 		log:       cfg.Log.With().Str("group", cfg.Group).Logger(),
 		epochs:    map[tp]*epoch{},
-		laneIDs:   map[tp]uint64{},
+		laneIDs:   map[string]uint64{},
 		topics:    map[string]topicState{},
 		seen:      map[string]bool{},
 		zombies:   map[*epoch]struct{}{},

@@ -53,46 +53,53 @@ const (
 	phaseClosed                // handed over, or lost: a completion changes nothing but a counter, and nothing is committed
 )
 
-// epoch is one assignment of one partition to this member (contract C3). Every record, completion and commit belongs to one.
+// epoch is one assignment of one partition to this member (contract C3). Every record, completion and commit belongs to one. Small fields
+// stand together, as there may be ten thousand of it.
 type epoch struct {
 	tp
 	topicID [16]byte
 	owner   Owner
-	single  Handler       // with its middleware
-	batch   BatchHandler  // one of the two is nil
-	ended   chan struct{} // closed once it is handed over or lost
+	single  Handler      // with its middleware
+	batch   BatchHandler // one of the two is nil
 
 	phase atomic.Int32
 	lane  *lane
 	tr    *tracker.Tracker
-	ctx   atomic.Pointer[handlerCtx]
+	ctx   atomic.Pointer[handlerCtx] // nil until something is delivered
 
-	begun     bool // something was delivered; the fetch loop's own
-	suspected bool // its records may have ended the process: they run one at a time. It does not change while the epoch is active
-	crash     crashes
+	begun     bool        // something was delivered; the fetch loop's own
+	hasRun    bool        // so is this, and lastRun: see resume.go
+	keyed     bool        // it has business keys
+	suspected bool        // its records may have ended the process: they run one at a time. It does not change while the epoch is active
 	drained   atomic.Bool // its drain is over: what is committed now is a clean end
+	unkeyed   atomic.Bool // a record without a business key was seen
+	rowDirty  atomic.Bool // the store is to get its window
+	lastRun   int32
+	crash     crashes
 
 	// Business keys: see dedupe.go.
-	keyed    bool
 	scope    dedupe.Scope
-	unkeyed  atomic.Bool     // a record without one was seen
 	starting context.Context // ends when nothing more is to start
 	noStarts context.CancelFunc
 
-	rowDirty atomic.Bool   // the store is to get its window
-	rowSeq   atomic.Uint64 // of the group that the window first went with
-	rowBuf   []byte
+	rowSeq atomic.Uint64 // of the group that the window first went with
 
 	// The resume window: see resume.go.
 	before  atomic.Pointer[window.Window] // what an earlier owner left, while part of it has not been delivered
 	joining sync.Mutex                    // held while records come that before may speak of, and by who takes a window; never across a wait
-	hasRun  bool                          // the fetch loop's own
-	lastRun int32
 
 	mu sync.Mutex // guards what follows; never held across a wait
 
+	ended     chan struct{} // see over
+	closed    bool
+	hasCommit bool       // at the assignment; what it was follows
+	claim     bool       // commit even though the frontier has not moved: the resolved start is to survive a restart
+	saidPlain bool       // nothing was settled beyond the frontier in what was said, nor was a record announced
+	isPaused  bool       // as the client was last told
+	stops     stopReason // why it is, or should be; 0 = for nothing
+	troubles  *troubles
+
 	// What the group had at the assignment.
-	hasCommit   bool
 	committedAt int64 // -1: none
 	commitEpoch int32
 	partitions  int32 // of the topic when it was first claimed, as its commits say; 0: not known
@@ -100,30 +107,16 @@ type epoch struct {
 	bypassBelow int64 // business marks do not count below this offset: an operator has rewound the group
 
 	// Progress.
-	acked       int64  // acknowledged by the broker in this epoch, or found at the assignment; -1: none
-	claim       bool   // commit even though the frontier has not moved: the resolved start is to survive a restart
-	said        string // the window that was acknowledged
-	saidPlain   bool   // nothing was settled beyond the frontier then, nor was a record announced
-	runs        []window.Epoch
-	commitErr   error
-	commitFails int
+	acked int64      // acknowledged by the broker in this epoch, or found at the assignment; -1: none
+	said  saidWindow // of the window that was acknowledged
+	runs  []window.Epoch
 
 	// What is held in memory.
 	slices []slice
 	bytes  int64
 
-	// Why the partition is paused at the client; 0 = it is not.
-	stops    stopReason
-	stopErr  error
-	retryAt  time.Time // when a fetch error is tried again
-	isPaused bool      // as the client was last told
-	pause    pauseNote // since when, and what was said of it
-	backoff  time.Duration
-
 	held map[*retryState]struct{} // parked for a retry, for outputs or for a dead letter
-	keys keyMemory
-
-	outputs, deadLetters writeFailure // what can't be written now
+	keys *keyMemory               // where DeadLetter.AfterKey needs one
 
 	settled *breaker // counts its topic's successes
 
@@ -138,7 +131,7 @@ type epoch struct {
 	failures           atomic.Int64 // attempts that failed
 	lostRecords        atomic.Int64 // deleted by retention before they were read
 	passed             atomic.Int64 // redelivered, and settled by an earlier owner
-	emptied            progress     // when logEndLoop first found the log's start beyond the position, with nothing behind it
+	emptied            *progress    // when logEndLoop first found the log's start beyond the position, with nothing behind it; nil = it did not
 }
 
 // handlerCtx is a context with its end; the pair is replaced when a suspended epoch resumes.
@@ -225,12 +218,36 @@ func (ep *epoch) advance(to phase) bool {
 	}
 }
 
-func (ep *epoch) newCtx() {
+func newHandlerCtx() *handlerCtx {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	ep.ctx.Store(&handlerCtx{ctx, cancel})
+	return &handlerCtx{ctx, cancel}
 }
 
-func (ep *epoch) endCtx(cause error) { ep.ctx.Load().cancel(cause) }
+// needCtx makes the context before the first record that needs it is there.
+func (ep *epoch) needCtx() {
+	if ep.ctx.Load() == nil {
+		ep.ctx.CompareAndSwap(nil, newHandlerCtx())
+	}
+}
+
+// endCtx ends the context, for records that are still to come as well.
+func (ep *epoch) endCtx(cause error) {
+	ep.needCtx()
+	ep.ctx.Load().cancel(cause)
+}
+
+// over is closed once the epoch is handed over or lost.
+func (ep *epoch) over() <-chan struct{} {
+	ep.mu.Lock()
+	defer ep.mu.Unlock()
+	if ep.ended == nil {
+		ep.ended = make(chan struct{})
+		if ep.closed {
+			close(ep.ended)
+		}
+	}
+	return ep.ended
+}
 
 // opened is the lane; nil while the start is not known. The tracker comes and goes with it.
 func (ep *epoch) opened() *lane {
@@ -285,10 +302,10 @@ func (ep *epoch) unhold(st *retryState) bool {
 func (e *Engine) laneID(p tp) uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	id, ok := e.laneIDs[p]
+	topic, ok := e.laneIDs[p.topic]
 	if !ok {
-		id = uint64(len(e.laneIDs)) + 1
-		e.laneIDs[p] = id
+		topic = uint64(len(e.laneIDs)) + 1
+		e.laneIDs[p.topic] = topic
 	}
-	return id
+	return topic<<32 | uint64(uint32(p.partition))
 }

@@ -166,6 +166,7 @@ func (d *delivery) handOver(ep *epoch, now time.Time) {
 	ep.slices = append(ep.slices, sl)
 	ep.bytes += sl.bytes
 	ep.mu.Unlock()
+	ep.needCtx()
 	for _, s := range d.stretches {
 		ep.lane.Push(uint64(s.first), s.recs)
 	}
@@ -310,10 +311,11 @@ func (ep *epoch) stands(offset int64) bool {
 // fetchFailed pauses a partition that can't be fetched, for a while that grows.
 func (e *Engine) fetchFailed(ep *epoch, err error, hint string) {
 	ep.mu.Lock()
-	ep.backoff = min(max(2*ep.backoff, time.Second), fetchBackoffMax)
-	ep.retryAt = time.Now().Add(ep.backoff)
+	t := ep.trouble()
+	t.backoff = min(max(2*t.backoff, time.Second), fetchBackoffMax)
+	t.retryAt = time.Now().Add(t.backoff)
 	if errors.Is(err, kgo.ErrMaxDecompress) { // the client will not fetch it again, and it will not be smaller
-		ep.retryAt = time.Now().Add(never)
+		t.retryAt = time.Now().Add(never)
 	}
 	ep.mu.Unlock()
 	e.emit(Event{Name: EventFetchFailed, Topic: ep.topic, Partition: ep.partition, Err: err, Hint: hint})

@@ -112,7 +112,7 @@ func (e *Engine) setStop(ep *epoch, why stopReason, err error) {
 	ep.mu.Lock()
 	ep.stops |= why
 	if err != nil {
-		ep.stopErr = err
+		ep.trouble().stopErr = err
 	}
 	if ep.stops&stopsWork != 0 && ep.lane != nil {
 		ep.lane.Pause()
@@ -125,9 +125,7 @@ func (e *Engine) setStop(ep *epoch, why stopReason, err error) {
 func (e *Engine) resume(ep *epoch, why stopReason) {
 	ep.mu.Lock()
 	ep.stops &^= why
-	if ep.stops == 0 {
-		ep.stopErr = nil
-	}
+	ep.stopExplained()
 	e.unpauseLane(ep)
 	ep.mu.Unlock()
 	e.touch(ep)
@@ -279,7 +277,7 @@ func (f *flowState) begin(e *Engine) []*epoch {
 // keep notes whether the looks to come have to see the partition even where nothing was delivered to it. ep.mu and the engine's
 // lock are held.
 func (f *flowState) keep(ep *epoch) {
-	if ep.stops&stopsBriefly != 0 || ep.stops == 0 && ep.pause.announced {
+	if ep.stops&stopsBriefly != 0 || ep.stops == 0 && ep.troubled().pause.announced {
 		f.brief[ep] = struct{}{}
 	} else {
 		delete(f.brief, ep)
@@ -329,12 +327,10 @@ func (e *Engine) weigh(ep *epoch, total int64, now time.Time) {
 	mark(stopTotal, total >= e.cfg.MaxBytes && ep.bytes > 0, total <= e.cfg.MaxBytes/4*3 || ep.bytes == 0)
 	span := ep.tr.Span()
 	mark(stopSpan, span >= maxSpan-spanHeadroom, span <= maxSpan-2*spanHeadroom)
-	if ep.stops&stopFetchError != 0 && !now.Before(ep.retryAt) {
+	if ep.stops&stopFetchError != 0 && !now.Before(ep.troubled().retryAt) {
 		ep.stops &^= stopFetchError
 	}
-	if ep.stops == 0 {
-		ep.stopErr = nil
-	}
+	ep.stopExplained()
 }
 
 const maxSpan = 1 << 25

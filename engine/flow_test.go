@@ -179,7 +179,7 @@ func flowRandomly(t *testing.T, r *rand.Rand) {
 			for _, o := range both {
 				ep := o.e.lookup("t", p)
 				ep.mu.Lock()
-				ep.retryAt = time.Now().Add(time.Second)
+				ep.trouble().retryAt = time.Now().Add(time.Second)
 				ep.mu.Unlock()
 				o.e.setStop(ep, stopFetchError, nil)
 			}

@@ -25,7 +25,7 @@ func (e *Engine) rememberKey(ep *epoch, it *item) {
 	if e.cfg.DeadLetter.AfterKey == KeyContinues || it.rec.Key == nil {
 		return
 	}
-	m := &ep.keys
+	m := ep.keys
 	m.mu.Lock()
 	if m.keys == nil {
 		m.keys = map[string]*keyState{}
@@ -49,7 +49,7 @@ func (e *Engine) bySpoiltKey(t *task, i int, ep *epoch, it *item) bool {
 	if it.rec.Key == nil {
 		return false
 	}
-	m := &ep.keys
+	m := ep.keys
 	m.mu.Lock()
 	remembered := m.keys[string(it.rec.Key)] != nil
 	m.mu.Unlock()
@@ -85,10 +85,10 @@ func (e *Engine) bySpoiltKey(t *task, i int, ep *epoch, it *item) bool {
 // (KeyFollows). It says whether the key was remembered.
 func (e *Engine) ReleaseKey(topic string, partition int32, key []byte) bool {
 	ep := e.lookup(topic, partition)
-	if ep == nil {
+	if ep == nil || ep.keys == nil {
 		return false
 	}
-	m := &ep.keys
+	m := ep.keys
 	m.mu.Lock()
 	k := m.keys[string(key)]
 	if k == nil {

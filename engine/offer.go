@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"hash/maphash"
 	"math"
 
 	"github.com/gaplesshq/gapless/engine/window"
@@ -13,9 +14,34 @@ type offer struct {
 	offset      int64
 	leaderEpoch int32
 	metadata    string // the resume window; none where it does not fit
-	says        string // the metadata without what changes by itself, to see whether there is anything new
-	plain       bool   // nothing is settled beyond the offset
-	tooLong     bool   // the broker did not take the metadata
+	says        saidWindow
+	plain       bool // nothing is settled beyond the offset
+	tooLong     bool // the broker did not take the metadata
+}
+
+// saidWindow is what is kept of a resume window once it is acknowledged, to see whether there is anything new: a sum of the metadata without what
+// changes by itself, and the record that it announces (-1: none).
+type saidWindow struct {
+	sum    uint64
+	trying int64
+}
+
+// nothingSaid is of a commit without a window.
+var nothingSaid = saidWindow{trying: -1}
+
+var saidSeed = maphash.MakeSeed()
+
+func saidOf(metadata string, announces bool) saidWindow {
+	if metadata == "" {
+		return nothingSaid
+	}
+	s := saidWindow{sum: maphash.String(saidSeed, metadata), trying: -1}
+	if announces { // and has had room for it
+		if w, err := window.Decode(metadata); err == nil {
+			s.trying = w.Trying
+		}
+	}
+	return s
 }
 
 type offers map[tp]*offer
@@ -83,6 +109,7 @@ func (e *Engine) offer(ep *epoch) *offer {
 
 // describe encodes the window of an offer. It says whether it had to be shortened.
 func (e *Engine) describe(o *offer, w *window.Window) (cut bool) {
+	o.says = nothingSaid
 	limit := int(e.metadataMax.Load())
 	if limit <= 0 {
 		return e.cfg.Commit.MetadataBytes > 0 && w.Highest > w.Frontier // where it was asked for and the broker takes none
@@ -91,13 +118,14 @@ func (e *Engine) describe(o *offer, w *window.Window) (cut bool) {
 	if named {
 		w.Store, w.StoreSeq = e.marks.store.ID(), math.MaxUint64 // leaves room, and does not change by itself
 	}
-	o.says = string(w.Append(nil, limit))
-	o.metadata = o.says
+	o.metadata = string(w.Append(nil, limit))
+	o.says = saidOf(o.metadata, w.Trying >= 0)
+	n := len(o.metadata)
 	if named {
 		w.StoreSeq = e.marks.store.Seq()
 		o.metadata = string(w.Append(nil, limit))
 	}
-	return w.Cut || len(o.says) == 0 || len(o.says) > limit*3/4 && len(w.Append(nil, 0)) > limit
+	return w.Cut || n == 0 || n > limit*3/4 && len(w.Append(nil, 0)) > limit
 }
 
 // metadataRefused notes that the broker keeps less with a commit than is configured. The same offset goes out without it at
@@ -123,7 +151,7 @@ func tooLong(sent offers) offers {
 	again := offers{}
 	for p, o := range sent {
 		if o.tooLong {
-			again[p] = &offer{ep: o.ep, offset: o.offset, leaderEpoch: o.leaderEpoch}
+			again[p] = &offer{ep: o.ep, offset: o.offset, leaderEpoch: o.leaderEpoch, says: nothingSaid}
 		}
 	}
 	return again

@@ -207,7 +207,7 @@ func (e *Engine) noteWriteFailure(st *retryState, err error) time.Duration {
 		}
 		f.err = err
 		ep.stops |= why
-		ep.stopErr = err
+		ep.trouble().stopErr = err
 	}
 	ep.mu.Unlock()
 	e.touch(ep)
@@ -227,9 +227,9 @@ func (e *Engine) noteWriteFailure(st *retryState, err error) time.Duration {
 // writeFailure is where the failures of a stage are noted, and the reason to pause that goes with them. ep.mu is held.
 func (ep *epoch) writeFailure(s stage) (*writeFailure, stopReason) {
 	if s == stageOutputs {
-		return &ep.outputs, stopOutputs
+		return &ep.trouble().outputs, stopOutputs
 	}
-	return &ep.deadLetters, stopDeadLetter
+	return &ep.trouble().deadLetters, stopDeadLetter
 }
 
 // written forgets that a record's write was failing, where it was. It says whether that was the last such record, so that

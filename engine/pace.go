@@ -46,6 +46,13 @@ func (e *Engine) pace(brings bool) {
 	defer stop()
 	select {
 	case <-timer:
-	case <-e.stopC:
+		return
+	case <-e.stopC: // the leave waits for this session, and the drain may last: less of a pause, but one
+	}
+	brief, stop := after(min(wait, firstPause))
+	defer stop()
+	select {
+	case <-timer:
+	case <-brief:
 	}
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -37,4 +38,26 @@ func TestSessionsWithoutEndArePaced(t *testing.T) {
 	if w := begin(false, time.Millisecond); w != 0 {
 		t.Errorf("the first one after that waited %v", w)
 	}
+}
+
+// C8, C9: a member that stops is given less of a pause, as its leave waits for the session, but one: what it waits for besides needs time, too.
+func TestSessionsArePacedWhileStopping(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := &Engine{cfg: Config{Protocol: ProtocolConsumer}, stopC: make(chan struct{})}
+		begun := time.Now()
+		for range 20 {
+			e.pace(false)
+		}
+		if took := time.Since(begun); took < 5*time.Second {
+			t.Errorf("20 sessions took %v", took)
+		}
+		close(e.stopC)
+		begun = time.Now()
+		for range 100 {
+			e.pace(false)
+		}
+		if took := time.Since(begun); took < 99*firstPause || took > time.Second {
+			t.Errorf("100 sessions of a member that stops took %v", took)
+		}
+	})
 }

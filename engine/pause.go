@@ -39,10 +39,10 @@ func (n *pauseNote) lasted(now time.Time) time.Duration {
 // notePause follows a partition's pauses, and returns the event where there is one: a pause for a reason that needs somebody, one that
 // lasts, and the end of either. ep.mu is held.
 func (ep *epoch) notePause(now time.Time) (ev Event, ok bool) {
-	n := &ep.pause
 	if ep.stops == 0 {
 		return ep.noteResumed(now)
 	}
+	n := &ep.trouble().pause
 	if n.at.IsZero() {
 		n.at = now
 	}
@@ -56,7 +56,7 @@ func (ep *epoch) notePause(now time.Time) (ev Event, ok bool) {
 	}
 	n.told, n.announced = n.told|ep.stops, true
 	ev = ep.pauseEvent(EventPaused, now)
-	ev.Reason, ev.Err = strings.Join(ep.stops.strings(), ","), ep.stopErr
+	ev.Reason, ev.Err = strings.Join(ep.stops.strings(), ","), ep.troubles.stopErr
 	ev.Hint = ep.stops.hint()
 	ev.minor = ep.stops&^stopsFlow == 0
 	return ev, true
@@ -64,7 +64,11 @@ func (ep *epoch) notePause(now time.Time) (ev Event, ok bool) {
 
 // noteResumed is notePause where nothing speaks against fetching any more.
 func (ep *epoch) noteResumed(now time.Time) (ev Event, ok bool) {
-	n := &ep.pause
+	t := ep.troubles
+	if t == nil {
+		return ev, false
+	}
+	n := &t.pause
 	if !n.at.IsZero() {
 		n.spent += now.Sub(n.at)
 		n.at = time.Time{}
@@ -73,18 +77,18 @@ func (ep *epoch) noteResumed(now time.Time) (ev Event, ok bool) {
 		n.from = time.Time{}
 		return ev, false
 	}
-	if n.told&stopFetchError != 0 && ep.heard.Load() <= ep.retryAt.UnixNano() && now.Sub(ep.retryAt) < healedAfter {
+	if n.told&stopFetchError != 0 && ep.heard.Load() <= t.retryAt.UnixNano() && now.Sub(t.retryAt) < healedAfter {
 		return ev, false // it is only tried again
 	}
 	ev = ep.pauseEvent(EventUnpaused, now)
-	ep.backoff = 0
+	t.backoff = 0
 	*n = pauseNote{spent: n.spent}
 	return ev, true
 }
 
 // pauseEvent is an event about the pause that began at n.from. ep.mu is held.
 func (ep *epoch) pauseEvent(name EventName, now time.Time) Event {
-	ev := Event{Name: name, Topic: ep.topic, Partition: ep.partition, Offset: -1, Took: now.Sub(ep.pause.from)}
+	ev := Event{Name: name, Topic: ep.topic, Partition: ep.partition, Offset: -1, Took: now.Sub(ep.troubles.pause.from)}
 	if ep.tr != nil {
 		_, ev.Offset = ep.tr.Next()
 	}

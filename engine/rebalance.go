@@ -100,13 +100,16 @@ func (e *Engine) consumeAnew(topic string) {
 }
 
 func (e *Engine) assign(p tp, owner Owner) *epoch {
-	ep := &epoch{tp: p, committedAt: -1, commitEpoch: -1, acked: -1, ended: make(chan struct{}), settled: e.breakers.topic(p.topic)}
+	ep := &epoch{tp: p, committedAt: -1, commitEpoch: -1, acked: -1, said: nothingSaid, settled: e.breakers.topic(p.topic)}
 	ep.single, ep.batch = e.handlerFor(p.topic)
-	ep.newCtx()
-	ep.starting, ep.noStarts = context.WithCancel(context.Background())
+	ep.starting, ep.noStarts = context.Background(), func() {}
 	if e.cfg.Dedupe.Key != nil {
 		ep.keyed = true
+		ep.starting, ep.noStarts = context.WithCancel(context.Background())
 		ep.scope = e.marks.store.Scope(e.cfg.scopeOf(p.topic))
+	}
+	if e.cfg.DeadLetter.AfterKey != KeyContinues {
+		ep.keys = &keyMemory{}
 	}
 	ep.hwm.Store(-1)
 	ep.lso.Store(-1)
@@ -266,7 +269,12 @@ func (e *Engine) end(ep *epoch, cause error) bool {
 		ep.tr.Close()
 	}
 	e.giveUpParked(ep)
-	close(ep.ended)
+	ep.mu.Lock()
+	ep.closed = true
+	if ep.ended != nil {
+		close(ep.ended)
+	}
+	ep.mu.Unlock()
 	e.marks.disown(ep)
 	e.mu.Lock()
 	if e.epochs[ep.tp] == ep {

@@ -212,7 +212,8 @@ func (e *Engine) countsNow() Counts {
 func (ep *epoch) writeProblems(to map[string]string) {
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
-	for what, f := range map[string]writeFailure{"dead letter ": ep.deadLetters, "outputs ": ep.outputs} {
+	t := ep.troubled()
+	for what, f := range map[string]writeFailure{"dead letter ": t.deadLetters, "outputs ": t.outputs} {
 		if f.n > 0 {
 			to[what+ep.topic] = f.err.Error()
 		}
@@ -228,12 +229,13 @@ func (ep *epoch) status(now time.Time, running map[stuckRecord]OldestRecord) Par
 	ep.mu.Lock()
 	defer ep.mu.Unlock()
 	s.Committed, s.Bytes = ep.acked, ep.bytes
-	s.Paused, s.PausedSeconds = ep.stops.strings(), ep.pause.lasted(now).Seconds()
-	if ep.stopErr != nil {
-		s.Error = ep.stopErr.Error()
+	t := ep.troubled()
+	s.Paused, s.PausedSeconds = ep.stops.strings(), t.pause.lasted(now).Seconds()
+	if t.stopErr != nil {
+		s.Error = t.stopErr.Error()
 	}
-	if ep.commitErr != nil {
-		s.CommitError = ep.commitErr.Error()
+	if t.commitErr != nil {
+		s.CommitError = t.commitErr.Error()
 	}
 	if ep.tr == nil || ep.lane == nil {
 		return s

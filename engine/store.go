@@ -25,6 +25,7 @@ type marks struct {
 
 	// The store's committer's.
 	rows snapshotter
+	row  []byte
 	put  []*epoch // whose rows went with the last group that was tried
 	seq  uint64   // of that group
 
@@ -192,8 +193,8 @@ func (e *Engine) writeRows(put func(key, value []byte)) {
 			continue
 		}
 		rowFrontier(w, ep.before.Load())
-		ep.rowBuf = w.AppendBinary(ep.rowBuf[:0])
-		put(rowKey(ep), ep.rowBuf)
+		m.row = w.AppendBinary(m.row[:0])
+		put(rowKey(ep), m.row)
 		m.put = append(m.put, ep)
 		if at := ep.rowSeq.Load(); at == 0 || at >= next {
 			ep.rowSeq.Store(next)

@@ -298,22 +298,22 @@ func (e *Engine) lookForEmptied(ep *epoch, lo, hi int64) {
 	stops := ep.stops
 	ep.mu.Unlock()
 	if !ep.is(phaseActive) || stops != 0 {
-		ep.emptied = progress{}
+		ep.emptied = nil
 		return
 	}
 	_, next := ep.tr.Next()
 	if lo < 0 || lo != hi || next >= lo {
-		ep.emptied = progress{}
+		ep.emptied = nil
 		return
 	}
-	if ep.emptied.at.IsZero() || ep.emptied.next != next {
-		ep.emptied = progress{next: next, at: time.Now()}
+	if ep.emptied == nil || ep.emptied.next != next {
+		ep.emptied = &progress{next: next, at: time.Now()}
 		return
 	}
 	if time.Since(ep.emptied.at) < logEndTick/2 {
 		return
 	}
-	ep.emptied = progress{}
+	ep.emptied = nil
 	e.lost(ep, next, lo-next)
 	if e.cfg.OnDataLoss != DataLossStop {
 		ep.tr.Pass(lo)

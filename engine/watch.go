@@ -108,24 +108,22 @@ func stuckSubject(topic string, partition int32, offset int64) string {
 func stalledSubject(ep *epoch) string { return fmt.Sprintf("stalled %s[%d]", ep.topic, ep.partition) }
 
 func (w *watchdog) lookForStalled(ctx context.Context, e *Engine, eps []*epoch, now time.Time) {
-	live := map[*epoch]bool{}
 	for _, ep := range eps {
 		if !ep.is(phaseActive) {
 			continue
 		}
-		live[ep] = true
 		frontier := ep.frontier()
 		_, next := ep.tr.Next()
 		p := progress{frontier: frontier, handled: ep.handled.Load() + ep.failures.Load(), next: next, at: now}
-		was, known := w.seen[ep]
 		backlog := max(ep.hwm.Load(), ep.lso.Load()) - frontier
-		if !known || was.frontier != p.frontier || was.handled != p.handled || was.next != p.next || backlog <= 0 {
+		if backlog <= 0 {
+			w.forget(e, ep)
+			continue
+		}
+		was, known := w.seen[ep]
+		if !known || was.frontier != p.frontier || was.handled != p.handled || was.next != p.next {
+			w.forget(e, ep)
 			w.seen[ep] = p
-			if w.stalled[ep] {
-				delete(w.stalled, ep)
-				delete(w.tails, ep)
-				e.health.set(stalledSubject(ep), nil)
-			}
 			continue
 		}
 		if now.Sub(was.at) < e.cfg.StalledAfter || w.stalled[ep] {
@@ -143,14 +141,22 @@ func (w *watchdog) lookForStalled(ctx context.Context, e *Engine, eps []*epoch, 
 	}
 	w.lookAtTails(ctx, e, now)
 	for ep := range w.seen {
-		if !live[ep] {
-			delete(w.seen, ep)
-			if w.stalled[ep] {
-				delete(w.stalled, ep)
-				delete(w.tails, ep)
-				e.health.set(stalledSubject(ep), nil)
-			}
+		if !ep.is(phaseActive) {
+			w.forget(e, ep)
 		}
+	}
+	if len(w.seen) == 0 { // a map keeps the size of its worst days
+		w.seen = map[*epoch]progress{}
+	}
+}
+
+// forget ends the watch of a partition that moves, or has nothing to do.
+func (w *watchdog) forget(e *Engine, ep *epoch) {
+	delete(w.seen, ep)
+	if w.stalled[ep] {
+		delete(w.stalled, ep)
+		delete(w.tails, ep)
+		e.health.set(stalledSubject(ep), nil)
 	}
 }
 
@@ -159,12 +165,11 @@ var errUnbegun = errors.New("assigned, and it does not begin: the group's coordi
 // lookForUnbegun finds partitions that were assigned and do not begin, where nothing else tells it: the client asks for the group's offsets
 // again and again by itself, and keeps the answers to itself.
 func (w *watchdog) lookForUnbegun(e *Engine, eps []*epoch, now time.Time) {
-	waiting := map[*epoch]bool{}
+	waits := func(ep *epoch) bool { return ep.is(phaseStarting) && !ep.stoppedFor(^stopReason(0)) }
 	for _, ep := range eps {
-		if !ep.is(phaseStarting) || ep.stoppedFor(^stopReason(0)) {
+		if !waits(ep) {
 			continue
 		}
-		waiting[ep] = true
 		since, known := w.unbegun[ep]
 		switch {
 		case !known:
@@ -177,12 +182,15 @@ func (w *watchdog) lookForUnbegun(e *Engine, eps []*epoch, now time.Time) {
 		}
 	}
 	for ep, since := range w.unbegun {
-		if !waiting[ep] {
+		if !waits(ep) {
 			delete(w.unbegun, ep)
 			if since.IsZero() {
 				e.health.set(unbegunSubject(ep), nil)
 			}
 		}
+	}
+	if len(w.unbegun) == 0 {
+		w.unbegun = map[*epoch]time.Time{}
 	}
 }
 

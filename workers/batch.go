@@ -12,7 +12,7 @@ type linger struct {
 
 // queuedFirst notes that the queue, which was empty, gets items.
 func (p *partition[T]) queuedFirst() {
-	if p.pool.o.BatchSize > 1 {
+	if p.linger != nil {
 		p.linger.queued = p.pool.now()
 	}
 }
@@ -20,7 +20,7 @@ func (p *partition[T]) queuedFirst() {
 // noteReady keeps the time of the oldest item that is ready. If younger ones are left when it has gone, they count as
 // being as old.
 func (p *partition[T]) noteReady(s *slot[T]) {
-	if p.store.ready.n == 0 || s.came < p.linger.ready {
+	if p.linger != nil && (p.store.ready.n == 0 || s.came < p.linger.ready) {
 		p.linger.ready = s.came
 	}
 }
@@ -89,7 +89,7 @@ func (p *partition[T]) lingered() {
 
 // stopLinger ends the wait for a batch that nobody will run.
 func (p *partition[T]) stopLinger() {
-	if p.linger.set && p.linger.cancel() {
+	if p.linger != nil && p.linger.set && p.linger.cancel() {
 		p.linger.set = false
 	}
 }

@@ -15,7 +15,7 @@ func (p *partition[T]) claim(w *worker[T], l *Lane[T]) {
 	if p.pool.o.BatchSize > 1 {
 		p.claimBatch(w, l)
 	} else if p.claimReady(w, l); len(w.slots) == 0 && p.takesRuns(l) {
-		p.claimRun(w, l.chunk)
+		p.claimRun(w, int(l.chunk))
 	} else {
 		p.claimQueued(w, l)
 	}
@@ -43,10 +43,10 @@ func (p *partition[T]) claim(w *worker[T], l *Lane[T]) {
 // claimReady takes items that waited and may run now, each with the items of its key that wait right behind it: one
 // worker runs them in order, and a hot key costs no more turns than many cold ones.
 func (p *partition[T]) claimReady(w *worker[T], l *Lane[T]) {
-	for p.store.ready.head != nil && len(w.slots) < l.chunk {
+	for p.store.ready.head != nil && len(w.slots) < int(l.chunk) {
 		s := p.store.ready.pop()
 		w.add(s, claimed)
-		for s = s.next; s != nil && len(w.slots) < l.chunk; s = s.next {
+		for s = s.next; s != nil && len(w.slots) < int(l.chunk); s = s.next {
 			w.add(s, chained)
 		}
 	}
@@ -56,7 +56,7 @@ func (p *partition[T]) claimReady(w *worker[T], l *Lane[T]) {
 // goroutine's time, and not for more items than the workers have got to.
 func (p *partition[T]) claimQueued(w *worker[T], l *Lane[T]) {
 	st := p.store
-	for scanned := 0; st.queue.n > 0 && len(w.slots) < l.chunk && scanned < maxScan; scanned++ {
+	for scanned := 0; st.queue.n > 0 && len(w.slots) < int(l.chunk) && scanned < maxScan; scanned++ {
 		s := st.slab.take(st.queue.pop())
 		var before *slot[T]
 		if l.order == ByKey {
@@ -122,7 +122,7 @@ func (w *worker[T]) adapt(l *Lane[T]) {
 	switch took := time.Duration(w.took); {
 	case took > slowChunk:
 		l.chunk = max(l.chunk/2, 1)
-	case took < fastChunk && w.size >= l.chunk && !w.recalled:
+	case took < fastChunk && w.size >= int(l.chunk) && !w.recalled:
 		l.chunk = min(l.chunk*2, maxChunk)
 	}
 }

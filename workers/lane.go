@@ -4,26 +4,26 @@ package workers
 type Lane[T any] struct {
 	part  *partition[T]
 	owner any
-	order Order
 	high  int
 	low   int
+	order Order
 
 	// Guarded by the partition's lock.
-	count   int  // items that were pushed and are not complete
-	running int  // items in the chunks of workers
-	held    int  // items that are parked
-	workers int  // workers that have a chunk of this lane
-	chunk   int  // how many items the next chunk may have
-	full    bool // Push returned true and Low has not been called since
+	chunk   uint8 // how many items the next chunk may have
+	full    bool  // Push returned true and Low has not been called since
 	paused  bool
 	closed  bool
 	barrier bool // starts nothing while items of earlier lanes are unfinished
-	drained chan struct{}
-
 	// listed says that the lane is in the pool's ring, or that the worker who took it out has not looked yet. It is
 	// guarded by the partition's lock, which that worker takes next: so work that is added while it is true is seen.
-	listed bool
-	after  *Lane[T] // the next lane in the pool's ring; guarded by the pool's lock
+	listed  bool
+	count   int // items that were pushed and are not complete
+	running int // items in the chunks of workers
+	held    int // items that are parked
+	workers int // workers that have a chunk of this lane
+	drained chan struct{}
+
+	after *Lane[T] // the next lane in the pool's ring; guarded by the pool's lock
 }
 
 // Open makes the lane of a partition. id identifies the partition within this process over all its assignments: items

@@ -12,14 +12,14 @@ type partition[T any] struct {
 	id   uint64
 
 	lane  *Lane[T]  // the lane that is open, or nil
-	last  Order     // of the lane that was opened last
 	store *store[T] // nil while there is nothing to store
-	gone  bool      // no longer in the pool's map: look it up again
 
 	active int                    // items that are claimed or parked, of the open lane and of closed ones
 	held   map[uint64]heldItem[T] // by ticket number: what Resume and Finish have not been called for
 
-	linger linger
+	linger *linger // nil in a pool without batches
+	last   Order   // of the lane that was opened last
+	gone   bool    // no longer in the pool's map: look it up again
 }
 
 // store is the memory that a partition needs only while it has items. An idle one hands it back to the pool, which is

@@ -117,6 +117,9 @@ func (p *Pool[T]) partition(id uint64) *partition[T] {
 	part := p.parts[id]
 	if part == nil {
 		part = &partition[T]{pool: p, id: id}
+		if p.o.BatchSize > 1 {
+			part.linger = &linger{}
+		}
 		p.parts[id] = part
 	}
 	return part

@@ -8,7 +8,7 @@ package workers
 // chunk by way of slots.
 func (p *partition[T]) takesRuns(l *Lane[T]) bool {
 	q := &p.store.queue
-	return l.order != ByKey && q.used > 0 && (q.used == 1 || q.oldest() >= l.chunk)
+	return l.order != ByKey && q.used > 0 && (q.used == 1 || q.oldest() >= int(l.chunk))
 }
 
 // claimRun makes a stretch of the queue the worker's chunk.
