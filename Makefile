@@ -83,8 +83,10 @@ bench-engine: ## the engine's own benchmarks; those named Crash kill processes a
 	$(GO) test -run '^$$' -bench . -benchmem ./engine/...
 
 .PHONY: bench-gate
-bench-gate: ## every benchmark of the benchmark once, and the gate on allocations, which are steady where times are not
+bench-gate: ## every benchmark of the benchmark once, and the gates on allocations and instructions, which are steady where times are not (valgrind counts)
 	cd bench && $(GO) test -run TestAllocations -bench . -benchtime 1x -count 1 .
+	@command -v valgrind >/dev/null || { sudo -n apt-get install -qy valgrind || apt-get install -qy valgrind; }
+	$(GO) run ./bench/instructions
 
 .PHONY: bench-peers
 bench-peers: ## Gapless beside its peers on a real Kafka, in one table (a quarter of an hour; Java, Maven, a C compiler, Python)

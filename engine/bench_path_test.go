@@ -38,10 +38,10 @@ func (f *fetcher) fetch(partition int32) kgo.FetchPartition {
 	return p
 }
 
-// polls are as many rounds of fetches as make about 900,000 records.
-const polls = 10
+// pathPolls are as many rounds of fetches as make about 900,000 records.
+const pathPolls = 10
 
-func barePath(f *fetcher) float64 {
+func barePath(f *fetcher, polls int) float64 {
 	began := cpuTime()
 	for range polls {
 		for partition := range int32(benchPartitions) {
@@ -51,10 +51,10 @@ func barePath(f *fetcher) float64 {
 			}
 		}
 	}
-	return float64(cpuTime()-began) / float64(polls*benchPartitions*f.records)
+	return float64(cpuTime()-began) / float64(int64(polls)*benchPartitions*f.records)
 }
 
-func enginePath(b *testing.B, f *fetcher, order Order, batch int) float64 {
+func enginePath(b *testing.B, f *fetcher, order Order, batch, polls int) float64 {
 	c := Config{Brokers: []string{"none:9092"}, Group: "g", Topics: []string{"t"}, Order: order, Workers: 8,
 		DeadLetter: DeadLetter{GiveUp: GiveUpSkip}}
 	if batch == 0 {
@@ -107,22 +107,40 @@ func enginePath(b *testing.B, f *fetcher, order Order, batch int) float64 {
 		ep.lane.Close()
 		ep.endCtx(nil)
 	}
-	return float64(took) / float64(polls*benchPartitions*f.records)
+	return float64(took) / float64(int64(polls)*benchPartitions*f.records)
+}
+
+var paths = []struct {
+	order Order
+	batch int
+}{{OrderUnordered, 0}, {OrderKey, 0}, {OrderPartition, 0}, {OrderUnordered, 100}, {OrderKey, 100}, {OrderPartition, 100}}
+
+// BenchmarkPathOnly goes that path b.N times, for who counts instructions (bench/instructions).
+func BenchmarkPathOnly(b *testing.B) {
+	f := newFetcher()
+	records := func(b *testing.B) { b.ReportMetric(float64(benchPartitions*f.records), "records/op") }
+	b.Run("bare", func(b *testing.B) {
+		barePath(f, b.N)
+		records(b)
+	})
+	for _, x := range paths {
+		b.Run(fmt.Sprintf("order=%s/batch=%d", x.order, x.batch), func(b *testing.B) {
+			enginePath(b, f, x.order, x.batch, b.N)
+			records(b)
+		})
+	}
 }
 
 // BenchmarkPath is BenchmarkOverhead without a broker, a network and a group: what becomes of fetched bytes until their records
 // are settled, and what a bare loop over the same fetches takes. It shows what a change to that path does. On a machine that
 // others use the difference of the least figures says more than the median of the differences.
 func BenchmarkPath(b *testing.B) {
-	for _, x := range []struct {
-		order Order
-		batch int
-	}{{OrderUnordered, 0}, {OrderKey, 0}, {OrderPartition, 0}, {OrderUnordered, 100}, {OrderKey, 100}, {OrderPartition, 100}} {
+	for _, x := range paths {
 		b.Run(fmt.Sprintf("order=%s/batch=%d", x.order, x.batch), func(b *testing.B) {
 			f := newFetcher()
 			var bare, engine, over []float64
 			for i := range 4 * benchRounds() {
-				bare, engine = append(bare, barePath(f)), append(engine, enginePath(b, f, x.order, x.batch))
+				bare, engine = append(bare, barePath(f, pathPolls)), append(engine, enginePath(b, f, x.order, x.batch, pathPolls))
 				over = append(over, engine[i]-bare[i])
 			}
 			least := slices.Min(engine) - slices.Min(bare)

@@ -47,7 +47,7 @@ func (e *Engine) handle(t *task) {
 	if it.st != nil && e.resumeStage(t, 0, ep, &it) {
 		return
 	}
-	if e.cfg.DeadLetter.AfterKey != KeyContinues && e.bySpoiltKey(t, 0, ep, &it) {
+	if ep.keys != nil && e.bySpoiltKey(t, 0, ep, &it) {
 		return
 	}
 	if ep.suspected && !e.mayStart(t, 0, ep, &it) {

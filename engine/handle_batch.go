@@ -141,7 +141,7 @@ func (s *batchState) takeOuts(j int) []*kgo.Record {
 // gather fills the batch with the records of the task that may be handled now.
 func (e *Engine) gather(t *task, ep *epoch, w *workerState, n int) {
 	byPartition := e.cfg.Order == OrderPartition
-	special := ep.keyed || ep.suspected || e.cfg.DeadLetter.AfterKey != KeyContinues
+	special := ep.keyed || ep.suspected || ep.keys != nil
 	for i := range n {
 		it := itemOf(t.Look(i))
 		var claim dedupe.Claim
@@ -173,7 +173,7 @@ func (e *Engine) gather(t *task, ep *epoch, w *workerState, n int) {
 
 // admit says whether a record of a batch may be handled, where there are reasons that speak against it.
 func (e *Engine) admit(t *task, i int, ep *epoch, it *item, w *workerState) (dedupe.Claim, reserved) {
-	if e.cfg.DeadLetter.AfterKey != KeyContinues && e.bySpoiltKey(t, i, ep, it) || ep.suspected && !e.mayStart(t, i, ep, it) {
+	if ep.keys != nil && e.bySpoiltKey(t, i, ep, it) || ep.suspected && !e.mayStart(t, i, ep, it) {
 		return dedupe.Claim{}, passed
 	}
 	if !ep.keyed {

@@ -22,7 +22,7 @@ var errFollows = errors.New("an earlier record of its key was dead-lettered, and
 
 // rememberKey notes the key of a record that is given up, where later records of it are to wait or to follow.
 func (e *Engine) rememberKey(ep *epoch, it *item) {
-	if e.cfg.DeadLetter.AfterKey == KeyContinues || it.rec.Key == nil {
+	if ep.keys == nil || it.rec.Key == nil {
 		return
 	}
 	m := ep.keys
