@@ -243,7 +243,7 @@ func engineArmOf(b *testing.B, addr string, order Order, change func(*Config), w
 	go func() { done <- e.Run(ctx) }()
 	<-e.Ready()
 	with(e)
-	s := measure(b, func() int64 { return e.countsNow().Handled })
+	s := measure(b, func() int64 { return e.Counts().Handled })
 	cancel()
 	if err := <-done; err != nil {
 		b.Fatal(err)

@@ -1,7 +1,7 @@
 // Command instructions counts the instructions that a record costs on its way through the engine, tracker and workers, and compares them with
 // the committed counts. Unlike times they are the same on a busy machine and an idle one, so they can gate a change:
 //
-//	go run ./bench/instructions          # fails where something costs more than 5 % over what is committed
+//	go run ./bench/instructions          # fails where something costs more than 10 % over what is committed
 //	go run ./bench/instructions --write  # writes the counts anew
 //
 // It runs benchmarks under valgrind's callgrind, on one processor, twice with different numbers of rounds: the difference is what the rounds
@@ -27,8 +27,8 @@ import (
 // committed is where the counts lie, from the root of the repository.
 const committed = "bench/results/instructions.txt"
 
-// tolerance is by how much a count may grow: the scheduler's share differs by a few percent from run to run.
-const tolerance = 0.05
+// tolerance is by how much a count may grow. The scheduler has a share in them: from run to run, busy machine or not, they differ by up to 3 %.
+const tolerance = 0.10
 
 // subject is a benchmark whose instructions are counted.
 type subject struct {
