@@ -43,10 +43,7 @@ var subjects = []subject{
 	{"./engine", "PathOnly/bare", 1, 4},
 	{"./engine", "PathOnly/order=unordered/batch=0", 1, 4},
 	{"./engine", "PathOnly/order=key/batch=0", 1, 4},
-	{"./engine", "PathOnly/order=partition/batch=0", 1, 4},
 	{"./engine", "PathOnly/order=unordered/batch=100", 1, 4},
-	{"./engine", "PathOnly/order=key/batch=100", 1, 4},
-	{"./engine", "PathOnly/order=partition/batch=100", 1, 4},
 }
 
 func (s subject) name() string { return strings.TrimPrefix(s.pkg, "./") + "/" + s.bench }
