@@ -108,10 +108,11 @@ func TestSeeds(t *testing.T) {
 //	2262, 2481  a KIP-848 member whose coordinator refuses connections went through sessions as fast as it could, at one instant for ever
 //	5157        handlers that outlive their engines outlived the bubble
 //	7779        a member that stopped went through sessions like that, once in many plays
+//	8231        a static member that stops for good keeps its partitions in the embedded broker
 //	8940        a client ends its session sooner than the group would
 //	8996        a member's session ends while all others, being static, are away
 func TestSeedsThatFoundSomething(t *testing.T) {
-	for _, seed := range []uint64{2262, 2481, 5157, 7779, 8940, 8996} {
+	for _, seed := range []uint64{2262, 2481, 5157, 7779, 8231, 8940, 8996} {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			v, r, log, err := round(t, seed, schedule.All())

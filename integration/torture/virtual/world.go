@@ -74,15 +74,22 @@ func (w *World) seeds() (addresses []string) {
 
 func (w *World) opts() []kgo.Opt { return []kgo.Opt{kgo.MetadataMinAge(50 * time.Millisecond)} }
 
-// settled is a round as the cluster can play it: where a KIP-848 member's session ends while all others, being static, are away for a moment,
-// it gives that member's partitions to nobody, ever. An operator's reset has all of them away, so they leave for good in such a round.
+// settled is a round as the cluster can play it. It gives the partitions of a static KIP-848 member to nobody, ever, where that stops for good,
+// and where its session ends while all others, being static, are away for a moment, as an operator's reset has them. Kafka waits for its
+// session's end. So members leave for good in such a round.
 func settled(r *schedule.Round) *schedule.Round {
-	if r.Protocol != engine.ProtocolConsumer || !slices.ContainsFunc(r.Steps, func(s schedule.Step) bool { return s.Action == schedule.Reset }) {
+	if r.Protocol != engine.ProtocolConsumer {
 		return r
 	}
-	other := *r
-	other.LeaveOnStop = true
-	return &other
+	for i, s := range r.Steps {
+		comesBack := func(later schedule.Step) bool { return later.Action == schedule.Start && later.Member == s.Member }
+		if s.Action == schedule.Reset || s.Action == schedule.Stop && !slices.ContainsFunc(r.Steps[i:], comesBack) {
+			other := *r
+			other.LeaveOnStop = true
+			return &other
+		}
+	}
+	return r
 }
 
 // Begin implements schedule.World.
