@@ -338,3 +338,24 @@ func TestWorkersPinNothing(t *testing.T) {
 		})
 	}
 }
+
+// C1: what a handler does to its batch's slice is its own affair: the next batch is whole.
+func TestHandlersMayCutTheirBatch(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		var log batchLog
+		c := w.batchConfig(OrderUnordered, 4, func(_ context.Context, b *Batch) error {
+			log.add(b)
+			b.Records[0] = nil
+			b.Records = b.Records[3:]
+			return nil
+		})
+		c.Workers = 1
+		m := w.start(c)
+		w.produce(0, "a", "b", "c", "d", "e", "f", "g", "h")
+		w.eventually("committed", func() bool { return w.committed("t", 0) == 8 })
+		if got := log.batches(); !slices.Equal(got, []string{"a b c d", "e f g h"}) {
+			w.Errorf("batches %q", got)
+		}
+		m.stop()
+	})
+}

@@ -120,6 +120,9 @@ func (e *Engine) call(ctx context.Context, ep *epoch, r *Record, b *Batch) (err 
 		if p := recover(); p != nil {
 			err = &PanicError{Value: p, Stack: debug.Stack()}
 		} else if !returned {
+			if r != nil {
+				r.outs = nil // the worker goes on with it
+			}
 			e.fail(errGoexit) // nobody would settle the record, and nobody would know
 		}
 	}()

@@ -10,6 +10,7 @@ import (
 type batchState struct {
 	batch  Batch
 	recs   []Record
+	refs   []*Record    // to recs: the batch's, which its handler may cut
 	owns   []kgo.Record // what recs point at
 	lent   int          // of owns, not forgotten
 	at     []int        // by record of the batch: its place in the task
@@ -22,14 +23,14 @@ func (s *batchState) begin(ep *epoch, n int) {
 	b.Topic, b.Partition = ep.topic, ep.partition
 	if len(s.owns) < n {
 		s.recs, s.owns = make([]Record, n), make([]kgo.Record, n)
-		b.Records, b.errs = make([]*Record, n), make([]error, n)
+		s.refs, b.errs = make([]*Record, n), make([]error, n)
 		s.at, s.claims = make([]int, n), make([]dedupe.Claim, n)
 	}
 	if b.failed {
 		clear(b.errs[:cap(b.errs)])
 		b.failed = false
 	}
-	s.at, b.Records = s.at[:0], b.Records[:0]
+	s.at = s.at[:0]
 }
 
 // add gives a record to the handler.
@@ -45,11 +46,12 @@ func (s *batchState) add(ep *epoch, at int, it *item, c dedupe.Claim) {
 	if r.Record != own || r.ep != ep {
 		r.Record, r.ep = own, ep
 	}
-	all := s.batch.Records[:j+1]
-	if all[j] != r {
-		all[j] = r
+	if r.outs != nil { // of a handler that ended its goroutine
+		r.outs = nil
 	}
-	s.batch.Records = all
+	if s.refs[j] != r {
+		s.refs[j] = r
+	}
 }
 
 // filled forgets what is left of a longer batch before this one.
@@ -59,7 +61,7 @@ func (s *batchState) filled() {
 		clear(s.owns[n:s.lent])
 	}
 	s.lent = n
-	s.batch.errs = s.batch.errs[:n]
+	s.batch.Records, s.batch.errs = s.refs[:n], s.batch.errs[:n]
 }
 
 // handleBatch is handle for a batch.

@@ -31,7 +31,8 @@ func (p *pacer) pause(brings bool, now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// pace keeps the client from going through sessions without a pause. The session waits for the callback that this is part of; heartbeats do not.
+// pace keeps the client from going through sessions without a pause. The session waits for the callback that this is part of, and so may polls;
+// heartbeats do not.
 func (e *Engine) pace(brings bool) {
 	if e.protocol() != ProtocolConsumer {
 		return
