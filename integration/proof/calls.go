@@ -156,7 +156,14 @@ func (j *judge) mayOverlap(earlier, later *call) bool {
 	if earlier.line.Member == later.line.Member && later.rec.lane != nil {
 		return false
 	}
-	return j.outlived(earlier, later.line.Nanos) || j.woke(later)
+	return j.outlived(earlier, later.line.Nanos) || j.woke(later) || j.dying(earlier.line.Member, later.line.Nanos)
+}
+
+// dying says whether a member was being killed at that instant: it may have been gone already.
+func (j *judge) dying(member string, nanos int64) bool {
+	return slices.ContainsFunc(j.Incidents, func(in Incident) bool {
+		return in.What == Killed && in.Member == member && in.From.UnixNano() <= nanos && nanos <= in.To.UnixNano()
+	})
 }
 
 // outlived says whether a call may have outlived its tenure by then.

@@ -490,6 +490,18 @@ var stories = []struct {
 		1 b m1.1/1 0
 		1.1 killed m1.1
 		1.2 b m2.1/1 0`, ""},
+	{"it was being killed", "key", false, three + `
+		1 b m1.1/1 0
+		1.1-1.3 killed m1.1
+		1.2 b m2.1/1 0`, "overlaps=1 overlaps_allowed=1"},
+	{"it was killed later", "key", false, three + `
+		1 b m1.1/1 0
+		1.2-1.3 killed m1.1
+		1.1 b m2.1/1 0`, "overlaps=1"},
+	{"another was being killed", "key", false, three + `
+		1 b m1.1/1 0
+		1.1-1.3 killed m2.1
+		1.2 b m2.1/1 0`, "overlaps=1"},
 	{"it left, and its handler with it", "key", false, three + `
 		1 b m1.1/1 0
 		1.1-1.3 stopping m1.1

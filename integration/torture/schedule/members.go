@@ -180,6 +180,23 @@ func (run *runner) sample(ctx context.Context) {
 	run.mu.Lock()
 	defer run.mu.Unlock()
 	run.commits = append(run.commits, commits...)
+	sum := int64(0)
+	for _, c := range commits {
+		sum += c.Offset
+	}
+	if sum != run.sum {
+		run.sum, run.moved = sum, at
+	}
+}
+
+// still says for how long no commit has moved, at most since then.
+func (run *runner) still(since time.Time) time.Duration {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	if run.moved.After(since) {
+		since = run.moved
+	}
+	return time.Since(since)
 }
 
 // mayBeFenced says whether a member may have ended because the coordinator takes another join for the one that counts. The broker writes down
@@ -212,6 +229,9 @@ func (run *runner) crashed(ctx context.Context, c Crash) {
 	}()
 }
 
+// atMost bounds the way to rest of a group whose commits do move: so many times the patience with one whose commits don't.
+const atMost = 10
+
 // rest has everything come to rest: somebody runs, with workers enough, and goes on until all is committed.
 func (run *runner) rest() (done bool) {
 	run.log.Printf("nothing is broken any more")
@@ -228,7 +248,7 @@ func (run *runner) rest() (done bool) {
 			run.try(run.failed, host, Step{Action: SetWorkers, Member: host, Count: 24})
 		}
 	}
-	for deadline := time.Now().Add(run.o.Patience); time.Now().Before(deadline); {
+	for begun := time.Now(); run.still(begun) < run.o.Patience && time.Since(begun) < atMost*run.o.Patience; {
 		ctx, cancel := context.WithTimeout(run.failed, sampleFor)
 		ok, err := run.w.Done(ctx)
 		cancel()

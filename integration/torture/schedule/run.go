@@ -15,7 +15,7 @@ import (
 // Options say how Run goes about it.
 type Options struct {
 	Sample   time.Duration // between two looks at the group's commits. Default 100 ms
-	Patience time.Duration // for everything to be done, once nothing is broken any more. Default 3 min
+	Patience time.Duration // with a group whose commits do not move, once nothing is broken any more. Default 3 min
 }
 
 // Run drives a round and judges it. The error is one of the world; then nothing can be said of the engine. Where ctx ends the round is cut
@@ -56,7 +56,7 @@ func Run(ctx context.Context, r *Round, w World, log *Log, o Options) (proof.Ver
 	v = proof.Judge(ev)
 	v.Findings = append(v.Findings, run.findings...)
 	if !done {
-		log.Printf("not everything was done within %v", o.Patience)
+		log.Printf("not everything is done, and no commit has moved for %v", run.still(run.begun))
 	}
 	return v, nil
 }
@@ -87,6 +87,8 @@ type runner struct {
 	live      [Hosts + 1]bool
 	incidents []proof.Incident
 	commits   []proof.Commit
+	sum       int64     // of the commits that were seen last
+	moved     time.Time // when it was seen to change
 	findings  []proof.Finding
 }
 
