@@ -206,30 +206,6 @@ func (c *Client) begin(id string) (*kgo.Client, error) {
 	}
 }
 
-// Expel takes the members of the (classic) group with this client id out of it.
-func (c *Client) Expel(ctx context.Context, clientID string) error {
-	groups, err := c.adm.DescribeGroups(ctx, c.Group)
-	if err != nil {
-		return fmt.Errorf("describe the group: %w", err)
-	}
-	req := kmsg.NewPtrLeaveGroupRequest()
-	req.Group = c.Group
-	for _, m := range groups[c.Group].Members {
-		if m.ClientID == clientID {
-			leave := kmsg.NewLeaveGroupRequestMember()
-			leave.MemberID = m.MemberID
-			req.Members = append(req.Members, leave)
-		}
-	}
-	if len(req.Members) == 0 {
-		return nil
-	}
-	if _, err := req.RequestWith(ctx, c.cl); err != nil {
-		return fmt.Errorf("expel %s from the group: %w", clientID, err)
-	}
-	return nil
-}
-
 // AddPartitions adds some.
 func (c *Client) AddPartitions(ctx context.Context, n int) error {
 	c.mu.Lock()

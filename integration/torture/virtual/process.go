@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"github.com/gaplesshq/gapless/engine"
 	"github.com/gaplesshq/gapless/integration/torture/member"
@@ -129,7 +128,6 @@ func (p *process) kill() bool {
 	}
 	p.net.change(func(s *side) { s.down++ }) // first: a commit that came later would speak of more than the disk has
 	p.w.inherit(p)
-	p.w.forget(p)
 	p.end()
 	p.w.all.Add(1)
 	go func() { // what is left of the engine
@@ -165,37 +163,4 @@ func (p *process) resume() {
 	}
 	p.mu.Unlock()
 	p.net.change(func(s *side) { s.frozen-- })
-}
-
-// forget has the group forget a process that has ended, once its session is over. The cluster does not do so by itself where its answer to
-// a JoinGroup met a closed connection: it begins no session then, and the group would wait for that member for ever.
-func (w *World) forget(p *process) {
-	if w.r.Protocol == engine.ProtocolConsumer {
-		return
-	}
-	w.all.Add(1)
-	go func() {
-		defer w.all.Done()
-		select {
-		case <-time.After(w.r.Session + time.Second):
-		case <-w.life.Done():
-			return
-		}
-		if w.r.Static && w.succeeded(p.m) { // its place is another's
-			return
-		}
-		_ = w.Expel(w.life, p.m.String()) // a broker may be gone for longer than the client waits
-	}()
-}
-
-// succeeded says whether the host has had a later life.
-func (w *World) succeeded(m schedule.Member) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for later := range w.runs {
-		if later.Host == m.Host && later.Life > m.Life {
-			return true
-		}
-	}
-	return false
 }

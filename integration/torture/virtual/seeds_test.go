@@ -68,6 +68,7 @@ func TestSeeds(t *testing.T) {
 	}
 	var mu sync.Mutex
 	var all proof.Verdict
+	var bad []uint64
 	begun, done := time.Now(), uint64(0)
 	t.Run("seeds", func(t *testing.T) {
 		for seed := first; seed < first+n; seed++ {
@@ -77,8 +78,12 @@ func TestSeeds(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				all.Add(&v)
+				if err != nil || !v.OK() { // at once: the test's own output is there only when all have been played
+					bad = append(bad, seed)
+					fmt.Printf("seed %d is not good: %v %v\n", seed, err, v.Findings)
+				}
 				if done++; done%100 == 0 {
-					fmt.Printf("%d of %d seeds, %v\n", done, n, time.Since(begun).Round(time.Second))
+					fmt.Printf("%d of %d seeds, %d not good, %v\n", done, n, len(bad), time.Since(begun).Round(time.Second))
 				}
 				if n == 1 || err != nil || !v.OK() {
 					t.Logf("%v\n%v", r, log)
@@ -100,19 +105,23 @@ func TestSeeds(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	fmt.Printf("%s\n", text)
+	fmt.Printf("not good: %v\n%s\n", bad, text)
 }
 
-// Seeds that have found something, in an engine or in the world that it was in:
+// Seeds that have found something, in an engine, in the judge, or in the world that it was in:
 //
+//	1069        a group that was only slow passed for stuck
+//	2141        a record's next owner began it at the very instant at which its member was killed
 //	2262, 2481  a KIP-848 member whose coordinator refuses connections went through sessions as fast as it could, at one instant for ever
+//	2984, 4053  the embedded broker miscounts those that have joined, and waits for ever
 //	5157        handlers that outlive their engines outlived the bubble
+//	6424        the embedded broker ends the session of a member that waits in a join
 //	7779        a member that stopped went through sessions like that, once in many plays
 //	8231        a static member that stops for good keeps its partitions in the embedded broker
 //	8940        a client ends its session sooner than the group would
 //	8996        a member's session ends while all others, being static, are away
 func TestSeedsThatFoundSomething(t *testing.T) {
-	for _, seed := range []uint64{2262, 2481, 5157, 7779, 8231, 8940, 8996} {
+	for _, seed := range []uint64{1069, 2141, 2262, 2481, 2984, 4053, 5157, 6424, 7779, 8231, 8940, 8996} {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			v, r, log, err := round(t, seed, schedule.All())

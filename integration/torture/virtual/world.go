@@ -116,7 +116,11 @@ func (w *World) Begin(ctx context.Context, r *schedule.Round) error {
 	if r.Kind == schedule.Compacted {
 		configs["cleanup.policy"] = "compact"
 	}
-	return w.Create(ctx, r.Partitions, 1, configs)
+	if err := w.Create(ctx, r.Partitions, 1, configs); err != nil {
+		return err
+	}
+	w.all.Go(w.keepGroup)
+	return nil
 }
 
 // run is a member's process.
@@ -168,7 +172,6 @@ func (w *World) Stop(ctx context.Context, m schedule.Member) error {
 	if p.die() { // handlers that it left behind end with it
 		p.net.change(func(s *side) { s.down++ })
 		w.note(p)
-		w.forget(p)
 	}
 	var left *engine.AbandonedError
 	if err != nil && !errors.Is(err, engine.ErrLastCommit) && !errors.As(err, &left) {
