@@ -72,7 +72,7 @@ const (
 // be settled first: then it goes back with what follows it.
 func (e *Engine) reserve(t *task, i int, ep *epoch, it *item, w *workerState, behind bool) (dedupe.Claim, reserved) {
 	s := e.marks.store
-	if s.Room(ended) != nil && (s.Room(ep.starting) != nil || e.stopped(ep)) {
+	if s.Room(ended) != nil && (s.Room(ep.business.starting) != nil || e.stopped(ep)) {
 		if behind {
 			t.Return(i)
 			return dedupe.Claim{}, wentBack
@@ -93,7 +93,7 @@ func (e *Engine) reserve(t *task, i int, ep *epoch, it *item, w *workerState, be
 		return dedupe.Claim{}, toRun
 	}
 	w.key = key
-	k, fp := ep.scope.Key(key), s.Fingerprint(it.rec.Value)
+	k, fp := ep.business.scope.Key(key), s.Fingerprint(it.rec.Value)
 	c, v, err := e.claimKey(ep, it.rec.Offset, k, fp, dedupe.Tag{})
 	if behind && (err != nil || v != dedupe.Mine && (v != dedupe.Differs || e.cfg.Dedupe.OnDiffer != DifferRun)) {
 		s.Release(c)

@@ -53,6 +53,7 @@ type Engine struct {
 	flows       flowState     // whom flow has to look at
 	unowned     unowned
 	topicKick   chan struct{} // asks for a look at the topics
+	forgetting  atomic.Bool   // the side client is about to forget what it knows of them
 
 	sizes *crewSizes // how many handlers run at once
 

@@ -62,25 +62,21 @@ type epoch struct {
 	single  Handler      // with its middleware
 	batch   BatchHandler // one of the two is nil
 
-	phase atomic.Int32
-	lane  *lane
-	tr    *tracker.Tracker
-	ctx   atomic.Pointer[handlerCtx] // nil until something is delivered
+	phase   atomic.Int32
+	lastRun int32 // the fetch loop's own, see resume.go
+	lane    *lane
+	tr      *tracker.Tracker
+	ctx     atomic.Pointer[handlerCtx] // nil until something is delivered
 
 	begun     bool        // something was delivered; the fetch loop's own
-	hasRun    bool        // so is this, and lastRun: see resume.go
+	hasRun    bool        // so is this: there is a lastRun
 	keyed     bool        // it has business keys
 	suspected bool        // its records may have ended the process: they run one at a time. It does not change while the epoch is active
 	drained   atomic.Bool // its drain is over: what is committed now is a clean end
 	unkeyed   atomic.Bool // a record without a business key was seen
 	rowDirty  atomic.Bool // the store is to get its window
-	lastRun   int32
 	crash     crashes
-
-	// Business keys: see dedupe.go.
-	scope    dedupe.Scope
-	starting context.Context // ends when nothing more is to start
-	noStarts context.CancelFunc
+	business  *business // nil without business keys
 
 	rowSeq atomic.Uint64 // of the group that the window first went with
 
@@ -263,6 +259,20 @@ func (ep *epoch) frontier() int64 {
 	}
 	offset, _ := ep.tr.Frontier()
 	return offset
+}
+
+// business is what an epoch with business keys has besides: see dedupe.go.
+type business struct {
+	scope    dedupe.Scope
+	starting context.Context // ends when nothing more is to start
+	noStarts context.CancelFunc
+}
+
+// noStarts ends what waits to start.
+func (ep *epoch) noStarts() {
+	if ep.business != nil {
+		ep.business.noStarts()
+	}
 }
 
 // running says whether handlers or outputs of this epoch are still under way.

@@ -74,11 +74,7 @@ func TestNothingStartsBehindWhatALossLeaves(t *testing.T) {
 		m := w.start(c)
 		w.eventually("it runs", func() bool { p := m.part(0); return p != nil && p.InFlight == 1 })
 		for _, ep := range m.e.allEpochs() {
-			noStarts := ep.noStarts
-			ep.noStarts = func() {
-				noStarts()
-				time.Sleep(time.Second)
-			}
+			ep.business = &business{noStarts: func() { time.Sleep(time.Second) }}
 		}
 		m.e.lose(m.e.allEpochs(), "a test")
 		if n := behind.Load(); n > 0 {

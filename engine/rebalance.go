@@ -102,11 +102,10 @@ func (e *Engine) consumeAnew(topic string) {
 func (e *Engine) assign(p tp, owner Owner) *epoch {
 	ep := &epoch{tp: p, committedAt: -1, commitEpoch: -1, acked: -1, said: nothingSaid, settled: e.breakers.topic(p.topic)}
 	ep.single, ep.batch = e.handlerFor(p.topic)
-	ep.starting, ep.noStarts = context.Background(), func() {}
 	if e.cfg.Dedupe.Key != nil {
 		ep.keyed = true
-		ep.starting, ep.noStarts = context.WithCancel(context.Background())
-		ep.scope = e.marks.store.Scope(e.cfg.scopeOf(p.topic))
+		ep.business = &business{scope: e.marks.store.Scope(e.cfg.scopeOf(p.topic))}
+		ep.business.starting, ep.business.noStarts = context.WithCancel(context.Background())
 	}
 	if e.cfg.DeadLetter.AfterKey != KeyContinues {
 		ep.keys = &keyMemory{}

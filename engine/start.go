@@ -193,6 +193,7 @@ func (e *Engine) startsOf(ctx context.Context, eps []*epoch) (map[tp]startAt, er
 	for t := range topics {
 		names = append(names, t)
 	}
+	defer e.forgetMetadata(names)
 	wait := 100 * time.Millisecond
 	for tries := 1; ; tries++ {
 		at, err := e.askStarts(ctx, names, eps)

@@ -50,8 +50,22 @@ func (e *Engine) logEndLoop(ctx context.Context) {
 		if len(topics) > 0 && !e.lookAtTopics(ctx, topics) {
 			again = logEndRetry // what is ill because of it is to be well again soon after the brokers are
 		}
+		e.forgetMetadata(topics)
 		tick.Reset(again)
 	}
+}
+
+// forgetMetadata has the side client let go of what the brokers have just said about the topics' partitions, some 330 bytes of each. It keeps
+// that for good, and at the next look it would be too old to be used. It may take until a request of the client's own has an answer.
+func (e *Engine) forgetMetadata(topics []string) {
+	if !e.forgetting.CompareAndSwap(false, true) {
+		return
+	}
+	topics = slices.Clone(topics)
+	go func() {
+		e.side.PurgeTopicsFromClient(topics...)
+		e.forgetting.Store(false)
+	}()
 }
 
 // checkTopics asks for a look at the topics soon.
