@@ -250,6 +250,11 @@ func (ep *epoch) committed() int64 {
 
 // refused handles a commit that the broker refused for a partition: fatal, fenced or to be tried again at the next tick.
 func (e *Engine) refused(ep *epoch, err error) {
+	if ep.is(phaseClosed) {
+		// Its session has ended while the commit was under way. What the answer says of that member is no news, and nothing against the next
+		// session: a static member that has joined again is what fences its own earlier member id.
+		return
+	}
 	switch {
 	case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.FencedMemberEpoch):
 		// The group has thrown this member out: another may own the partition by now.

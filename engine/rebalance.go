@@ -246,7 +246,9 @@ func (e *Engine) onLost(_ context.Context, _ *kgo.Client, lost map[string][]int3
 
 func (e *Engine) lose(eps []*epoch, why string) {
 	for _, ep := range eps {
-		e.end(ep, errLost)
+		if !e.end(ep, errLost) {
+			continue
+		}
 		e.counts.lostEpochs.Add(1)
 		e.emit(Event{Name: EventLost, Topic: ep.topic, Partition: ep.partition, Owner: ep.owner, Hint: why})
 	}
