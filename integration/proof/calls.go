@@ -201,6 +201,24 @@ func (j *judge) silent(member string, from, to int64) bool {
 // wakes is how long a process that was stopped may take to see what time it is.
 const wakes = time.Second
 
+// joinPauses makes one of pauses that follow each other: a process that runs for a moment in between may not come to a heartbeat.
+func joinPauses(all []Incident) (joined []Incident) {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b Incident) int { return a.From.Compare(b.From) })
+	last := map[string]int{} // pause of a member, in joined
+	for _, in := range all {
+		if in.What == Paused {
+			if i, ok := last[in.Member]; ok && !joined[i].To.IsZero() && in.From.Sub(joined[i].To) <= wakes {
+				joined[i].To = in.To
+				continue
+			}
+			last[in.Member] = len(joined)
+		}
+		joined = append(joined, in)
+	}
+	return joined
+}
+
 // woke says whether a call was begun by a process that had just been stopped for so long that the group may have thrown it out.
 func (j *judge) woke(c *call) bool {
 	for i := range j.Incidents {

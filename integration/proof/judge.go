@@ -108,6 +108,7 @@ func newJudge(ev *Evidence) *judge {
 	if j.Drain == 0 {
 		j.Drain = defaults.DrainTimeout
 	}
+	j.Incidents = joinPauses(ev.Incidents)
 	lanes := map[string]*lane{}
 	for _, r := range ev.Records {
 		p := j.partition(place{r.Topic, r.Partition})
