@@ -33,7 +33,7 @@ type settling struct {
 }
 
 // pipelineHeld is how many records a partition holds: the engine's default.
-const pipelineHeld = 16_384
+const pipelineHeld = 32_768
 
 func newPipeline(j *job, m *meter) (*pipeline, error) {
 	b, err := j.canned()

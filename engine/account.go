@@ -11,16 +11,21 @@ func (e *Engine) account(ep *epoch) int64 {
 		return 0
 	}
 	keep := ep.slices[:0]
-	var sum int64
-	leftovers := false
+	var sum, leftover int64
 	for _, s := range ep.slices {
+		if s.copied && !ep.tr.IsDone(s.waits) { // behind a stuck record of their key such slices become many, and to count each takes long
+			sum += s.copies
+			keep = append(keep, s)
+			continue
+		}
 		left := ep.tr.Undone(s.first, s.n)
 		if left == 0 {
 			continue
 		}
-		s.leftover = left <= s.n/leftoverShare && s.looked != left // a look at the lane is worth it when something has changed
-		s.looked = left
-		leftovers = leftovers || s.leftover && !s.copied
+		s.left = left
+		if s.leftover = left <= s.n/leftoverShare && s.looked != left; s.leftover { // a look at the lane is worth it when something has changed
+			leftover += s.bytes
+		}
 		sum += s.bytes + s.copies
 		keep = append(keep, s)
 	}
@@ -30,7 +35,7 @@ func (e *Engine) account(ep *epoch) int64 {
 		ep.slices = nil
 	}
 	ep.bytes = sum
-	if leftovers && sum > e.cfg.PartitionBytes/4 {
+	if leftover > e.cfg.PartitionBytes/8 {
 		ep.copyLeftovers()
 	}
 	return ep.bytes
@@ -42,12 +47,22 @@ const leftoverShare = 8
 // copyLeftovers gives the waiting records of mostly finished slices memory of their own, so that they no longer pin their
 // fetch. Running ones belong to their handler and can't be copied: their slice counts whole until they return. ep.mu is held.
 func (ep *epoch) copyLeftovers() {
+	var from tracker.Seq // of what is to be copied; behind a stuck record of their key many wait that are copied already
+	for i := len(ep.slices) - 1; i >= 0; i-- {
+		if s := &ep.slices[i]; s.leftover {
+			from, s.looked = s.first, s.left
+		}
+	}
 	type found struct {
 		bytes   int64
 		waiting int
+		last    tracker.Seq
 	}
 	copies := map[int]found{}
 	ep.lane.EachWaiting(func(in look) {
+		if tracker.Seq(in.Number) < from {
+			return
+		}
 		i := ep.sliceOf(tracker.Seq(in.Number))
 		if i < 0 || ep.slices[i].copied || !ep.slices[i].leftover {
 			return
@@ -57,14 +72,14 @@ func (ep *epoch) copyLeftovers() {
 			rec.Recycle()
 		}
 		f := copies[i]
-		copies[i] = found{f.bytes + sizeOf(*in.Item), f.waiting + 1}
+		copies[i] = found{f.bytes + sizeOf(*in.Item), f.waiting + 1, max(f.last, tracker.Seq(in.Number))}
 	})
 	for i, f := range copies {
 		s := &ep.slices[i]
 		ep.bytes -= s.bytes + s.copies
 		s.copies = f.bytes
-		if s.looked <= f.waiting { // nothing of it runs, so nothing pins the fetch any more
-			s.bytes, s.copied = 0, true
+		if s.left <= f.waiting { // nothing of it runs, so nothing pins the fetch any more
+			s.bytes, s.copied, s.waits = 0, true, f.last
 		}
 		ep.bytes += s.bytes + s.copies
 	}

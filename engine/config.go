@@ -86,7 +86,7 @@ type Config struct {
 	// WorkersPerPartition limits how many of them serve one partition. Default: all of them may.
 	WorkersPerPartition int
 	// PartitionRecords bounds the records of a partition that are held here: waiting, running and parked. It is soft by one
-	// fetch. Default 16,384, raised to 4 x WorkersPerPartition where that is more.
+	// fetch. Default 32,768, raised to 4 x WorkersPerPartition where that is more.
 	PartitionRecords int
 	// PartitionBytes bounds the memory that the records of a partition pin. It is soft by one fetch. Default 32 MiB.
 	PartitionBytes int64
@@ -353,7 +353,7 @@ func (c Config) WithDefaults() Config {
 	orDefault(&c.MinWorkers, 1)
 	orDefault(&c.MaxWorkers, max(512, c.MinWorkers))
 	orDefault(&c.WorkersPerPartition, c.mostWorkers())
-	orDefault(&c.PartitionRecords, max(16_384, 4*c.WorkersPerPartition))
+	orDefault(&c.PartitionRecords, max(32_768, 4*c.WorkersPerPartition))
 	orDefault(&c.PartitionBytes, 32<<20)
 	orDefault(&c.MaxBytes, 256<<20)
 	if !c.Commit.Each && c.Commit.Records == 0 || c.Commit.Interval == 0 {

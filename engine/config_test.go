@@ -136,7 +136,7 @@ func TestDefaults(t *testing.T) {
 	c := e.cfg
 	if c.Order != OrderKey || c.Workers != 64 || c.Retry.Attempts != 3 || c.Retry.Base != time.Second || c.Retry.Max != 10*time.Second ||
 		c.DrainTimeout != 20*time.Second || c.Commit.Interval != time.Second || c.ReadUncommitted || c.DeadLetter.GiveUp != GiveUpDeadLetter ||
-		c.deadLetterTopic("t") != "t.dlq" || c.BatchSize != 100 || c.BatchLinger != 500*time.Millisecond || c.PartitionRecords != 16384 {
+		c.deadLetterTopic("t") != "t.dlq" || c.BatchSize != 100 || c.BatchLinger != 500*time.Millisecond || c.PartitionRecords != 32768 {
 		t.Errorf("%+v", c)
 	}
 }

@@ -143,10 +143,12 @@ type slice struct {
 	bytes     int64 // of the fetch; 0 once everything that is left is copied
 	copies    int64 // of the copies that were made of leftovers
 	copied    bool
-	leftover  bool      // most of it is done
-	looked    int       // how much was left when the lane was last looked through for it
-	at        time.Time // delivered
-	timestamp time.Time // of its first record
+	waits     tracker.Seq // one of what was copied
+	leftover  bool        // most of it is done
+	left      int         // not finished, at the last look
+	looked    int         // and when the lane was last looked through for it
+	at        time.Time   // delivered
+	timestamp time.Time   // of its first record
 }
 
 // stopReason is why a partition's fetching is paused: a set of bits.

@@ -87,7 +87,7 @@ var settingTable = []setting{
 	{flag: "workers-min", field: "MinWorkers", section: secWork, def: "1", usage: "least of them with --workers auto"},
 	{flag: "workers-max", field: "MaxWorkers", section: secWork, def: "512", usage: "most of them with --workers auto; this member's share, where others use the same service"},
 	{flag: "workers-per-partition", field: "WorkersPerPartition", section: secWork, def: "all", usage: "how many of them one partition may have"},
-	{flag: "partition-records", field: "PartitionRecords", section: secWork, def: "16384, or 4 a worker", usage: "records of a partition held in memory"},
+	{flag: "partition-records", field: "PartitionRecords", section: secWork, def: "32768, or 4 a worker", usage: "records of a partition held in memory"},
 	{flag: "partition-bytes", field: "PartitionBytes", section: secWork, def: "32MiB", usage: "memory that the records of a partition may pin"},
 	{flag: "max-bytes", field: "MaxBytes", section: secWork, def: "256MiB", usage: "memory that all records together may pin"},
 	{flag: "batch-size", field: "BatchSize", section: secWork, def: "100", usage: "most records of a batch; see --batch"},
