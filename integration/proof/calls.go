@@ -198,8 +198,11 @@ func (j *judge) silent(member string, from, to int64) bool {
 	return false
 }
 
-// wakes is how long a process that was stopped may take to see what time it is.
-const wakes = time.Second
+// wakes is how long a process that was stopped may take to see what time it is, and hears one that was cut off to hear what has become of it.
+const (
+	wakes = time.Second
+	hears = 200 * time.Millisecond
+)
 
 // joinPauses makes one of pauses that follow each other: a process that runs for a moment in between may not come to a heartbeat.
 func joinPauses(all []Incident) (joined []Incident) {
@@ -219,12 +222,19 @@ func joinPauses(all []Incident) (joined []Incident) {
 	return joined
 }
 
-// woke says whether a call was begun by a process that had just been stopped for so long that the group may have thrown it out.
+// woke says whether a call was begun by a process that had just been stopped for so long that the group may have thrown it out, or cut off: what
+// it had fetched comes with the news. It may not begin anything while it is cut off for that long.
 func (j *judge) woke(c *call) bool {
 	for i := range j.Incidents {
 		in := &j.Incidents[i]
-		if in.What == Paused && in.Member == c.line.Member && in.From.UnixNano() <= c.line.Nanos && c.line.Nanos <= in.To.Add(wakes).UnixNano() &&
-			in.To.Sub(in.From) >= j.Session/2 {
+		if in.What != Paused && in.What != Cut || in.Member != c.line.Member || in.To.Sub(in.From) < j.Session/2 {
+			continue
+		}
+		from, to := in.From, in.To.Add(wakes)
+		if in.What == Cut {
+			from, to = in.To, in.To.Add(hears)
+		}
+		if from.UnixNano() <= c.line.Nanos && c.line.Nanos <= to.UnixNano() {
 			return true
 		}
 	}

@@ -492,6 +492,14 @@ var stories = []struct {
 		4-6.5 paused m1.1
 		7.6-9.5 paused m1.1
 		9.6 b m1.1/1 0`, "overlaps=1"},
+	{"it is back in the network", "key", false, three + `
+		9 b m2.1/1 0
+		4-9.5 cut m1.1
+		9.6 b m1.1/1 0`, "overlaps=1 overlaps_allowed=1"},
+	{"it begins while it is cut off", "key", false, three + `
+		9 b m2.1/1 0
+		2-9.5 cut m1.1
+		9.4 b m1.1/1 0`, "overlaps=1"},
 	{"it woke long ago", "key", false, three + `
 		19 b m2.1/1 0
 		1-9.5 paused m1.1

@@ -115,6 +115,8 @@ func TestSeeds(t *testing.T) {
 //	2141        a record's next owner began it at the very instant at which its member was killed
 //	2262, 2481  a KIP-848 member whose coordinator refuses connections went through sessions as fast as it could, at one instant for ever
 //	2984, 4053  the embedded broker miscounts those that have joined, and waits for ever
+//	3938        a member was thrown out for two pauses in a row
+//	4439        what a member had fetched came with the news that it had been thrown out
 //	5157        handlers that outlive their engines outlived the bubble
 //	6424        the embedded broker ends the session of a member that waits in a join
 //	7779        a member that stopped went through sessions like that, once in many plays
@@ -122,7 +124,7 @@ func TestSeeds(t *testing.T) {
 //	8940        a client ends its session sooner than the group would
 //	8996        a member's session ends while all others, being static, are away
 func TestSeedsThatFoundSomething(t *testing.T) {
-	for _, seed := range []uint64{893, 1069, 2141, 2262, 2481, 2984, 4053, 5157, 6424, 7779, 8231, 8940, 8996} {
+	for _, seed := range []uint64{893, 1069, 2141, 2262, 2481, 2984, 3938, 4053, 4439, 5157, 6424, 7779, 8231, 8940, 8996} {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			v, r, log, err := round(t, seed, schedule.All())
