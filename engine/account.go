@@ -49,7 +49,7 @@ const leftoverShare = 8
 func (ep *epoch) copyLeftovers() {
 	var from tracker.Seq // of what is to be copied; behind a stuck record of their key many wait that are copied already
 	for i := len(ep.slices) - 1; i >= 0; i-- {
-		if s := &ep.slices[i]; s.leftover {
+		if s := &ep.slices[i]; s.leftover && !s.copied {
 			from, s.looked = s.first, s.left
 		}
 	}

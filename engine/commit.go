@@ -250,19 +250,10 @@ func (ep *epoch) committed() int64 {
 
 // refused handles a commit that the broker refused for a partition: fatal, fenced or to be tried again at the next tick.
 func (e *Engine) refused(ep *epoch, err error) {
-	if ep.is(phaseClosed) {
-		// Its session has ended while the commit was under way. What the answer says of that member is no news, and nothing against the next
-		// session: a static member that has joined again is what fences its own earlier member id.
-		return
-	}
 	switch {
-	case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.FencedMemberEpoch):
-		// The group has thrown this member out: another may own the partition by now.
+	case errors.Is(err, kerr.UnknownMemberID), errors.Is(err, kerr.FencedMemberEpoch), errors.Is(err, kerr.FencedInstanceID) && !e.isPresent(ep):
 		e.failing.failed(ep.tp, err)
-		e.lose([]*epoch{ep}, "the group no longer knows this member: "+err.Error())
-		e.mu.Lock()
-		e.adrift[ep.tp] = time.Now().Add(e.cfg.SessionTimeout) // until the client hears of it, too
-		e.mu.Unlock()
+		e.thrownOut(ep, err)
 		return
 	case errors.Is(err, kerr.FencedInstanceID):
 		e.lose([]*epoch{ep}, err.Error())
@@ -275,6 +266,28 @@ func (e *Engine) refused(ep *epoch, err error) {
 			Hint: fmt.Sprintf("grant READ on group %q and on topic %q to this user", e.cfg.Group, ep.topic)})
 	}
 	e.commitFailed(map[tp]*epoch{ep.tp: ep}, err)
+}
+
+// isPresent says whether an epoch is of the member that this process is now. A static one that has lost its session and joins again fences its
+// own earlier member id, and the answer to that one's last commit may come later.
+func (e *Engine) isPresent(ep *epoch) bool {
+	member, _ := e.cl.GroupMetadata()
+	return ep.owner.MemberID == member && !ep.is(phaseClosed)
+}
+
+// thrownOut ends what the group has taken from this member: another may own the partition by now. Where the epoch was renewed while its
+// commit was under way, that is its successor; where its session has ended, it is nothing.
+func (e *Engine) thrownOut(ep *epoch, err error) {
+	e.mu.Lock()
+	at := e.epochs[ep.tp]
+	e.mu.Unlock()
+	if at == nil || at.owner.MemberID != ep.owner.MemberID || at.owner.Generation != ep.owner.Generation {
+		return
+	}
+	e.lose([]*epoch{at}, "the group no longer knows this member: "+err.Error())
+	e.mu.Lock()
+	e.adrift[at.tp] = time.Now().Add(e.cfg.SessionTimeout) // until the client hears of it, too
+	e.mu.Unlock()
 }
 
 // commitFailed notes a failure. The offsets stay dirty, so the next tick sends them, or better ones, again.

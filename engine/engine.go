@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 )
 
 // Engine consumes a group's share of its topics. It is made by New, runs once, and is safe for use by several goroutines.
@@ -52,8 +53,8 @@ type Engine struct {
 	flowKick    chan struct{} // asks for a look at who may be resumed
 	flows       flowState     // whom flow has to look at
 	unowned     unowned
-	topicKick   chan struct{} // asks for a look at the topics
-	forgetting  atomic.Bool   // the side client is about to forget what it knows of them
+	topicKick   chan struct{}       // asks for a look at the topics
+	asking      *semaphore.Weighted // everyAsk's is taken while the side client forgets what it knows of them
 
 	sizes *crewSizes // how many handlers run at once
 
@@ -111,6 +112,7 @@ func New(cfg Config) (*Engine, error) {
 		kick:      make(chan struct{}, 1),
 		flowKick:  make(chan struct{}, 1),
 		topicKick: make(chan struct{}, 1),
+		asking:    semaphore.NewWeighted(everyAsk),
 		sizes:     newCrewSizes(&cfg),
 		flows:     flowState{holding: map[*epoch]struct{}{}, brief: map[*epoch]struct{}{}},
 		connected: make(chan struct{}),

@@ -340,34 +340,3 @@ func TestSlowJoinDoesNotSuspend(t *testing.T) {
 		m.stop()
 	})
 }
-
-// C3: a static member is thrown out and joins again while a commit of its last session is under way. The coordinator then refuses that commit
-// as one of another member of that instance: which is this one, so nothing is wrong.
-func TestLateAnswerIsNothingAgainstTheNextSession(t *testing.T) {
-	inWorld(t, 1, func(w *world) {
-		c := brisk(w.config(func(context.Context, *Record) error { return nil }))
-		c.Protocol, c.InstanceID = ProtocolClassic, "one"
-		m := w.start(c)
-		w.eventually("the start is committed", func() bool { return w.committed("t", 0) == 0 })
-		first, arrived := m.id(), make(chan struct{}, 100)
-		release := w.stall(func(req kmsg.Request) bool {
-			if memberOf(req) != first {
-				return false
-			}
-			arrived <- struct{}{}
-			return true
-		}, kmsg.OffsetCommit)
-		w.produce(0, "x")
-		<-arrived
-		w.expel(first)
-		w.eventually("it is back", func() bool { return m.id() != first && m.part(0) != nil })
-		release()
-		time.Sleep(time.Second) // the old commit is refused
-		w.produce(0, "y")
-		w.eventually("it goes on", func() bool { return w.committed("t", 0) == 2 })
-		if n := m.count(EventLost); n != 1 {
-			t.Errorf("the partition was lost %d times", n)
-		}
-		m.stop()
-	})
-}

@@ -7,10 +7,14 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"testing/synctest"
 	"time"
 
 	"github.com/gaplesshq/gapless/engine/window"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // randomWorld takes random steps and knows what must hold at any time.
@@ -19,6 +23,8 @@ type randomWorld struct {
 	rnd  *rand.Rand
 	set  func(*Config)
 	live []*member
+
+	putOff atomic.Bool // joins are, see calm
 
 	mu       sync.Mutex
 	produced map[tp]int64
@@ -30,10 +36,20 @@ type randomWorld struct {
 }
 
 func newRandomWorld(w *world, rnd *rand.Rand, set func(*Config)) *randomWorld {
-	return &randomWorld{
+	r := &randomWorld{
 		world: w, rnd: rnd, set: set, produced: map[tp]int64{}, settled_: map[tp]map[int64]bool{}, running: map[string]int{},
 		fail: rand.New(rand.NewPCG(rnd.Uint64(), 1)),
 	}
+	w.cluster.ControlKey(int16(kmsg.JoinGroup), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		w.cluster.KeepControl()
+		if !r.putOff.Load() {
+			return nil, nil, false
+		}
+		resp := req.ResponseKind().(*kmsg.JoinGroupResponse)
+		resp.ErrorCode = kerr.CoordinatorLoadInProgress.Code
+		return resp, nil, true
+	})
+	return r
 }
 
 func (r *randomWorld) handle(member int) HandlerFunc {
@@ -212,6 +228,31 @@ func (r *randomWorld) buryTheDead() {
 	}
 }
 
+// calm waits until the group has come through its rebalances. The embedded broker miscounts those that have joined where a member goes that
+// was waiting for its assignment, and the wait for the others, which it begins anew with each join, may then never end. So joins are put off
+// where it lasts for too long, until it is over.
+func (r *randomWorld) calm() {
+	waits := time.Now()
+	for range 300 {
+		synctest.Wait()
+		groups, err := r.adm.DescribeGroups(context.Background(), testGroup)
+		if err != nil {
+			r.Fatal(err)
+		}
+		switch groups[testGroup].State {
+		case "PreparingRebalance":
+		case "CompletingRebalance":
+			waits = time.Now()
+		default:
+			r.putOff.Store(false)
+			return
+		}
+		r.putOff.Store(time.Since(waits) > 70*time.Second) // the rebalance timeout, and something
+		time.Sleep(time.Second)
+	}
+	r.putOff.Store(false)
+}
+
 // rest waits until all is done, and looks for what was left behind.
 func (r *randomWorld) rest() {
 	for _, m := range r.live { // a single worker would take longer than anybody waits
@@ -220,6 +261,7 @@ func (r *randomWorld) rest() {
 		}
 	}
 	r.buryTheDead()
+	r.calm()
 	r.eventually("all is committed", func() bool {
 		for at, n := range r.produced {
 			if r.committed(at.topic, at.partition) < n {

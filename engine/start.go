@@ -248,6 +248,10 @@ func listOffsets(ctx context.Context, list func(context.Context, ...string) (kad
 func (e *Engine) askStarts(ctx context.Context, topics []string, eps []*epoch) (map[tp]startAt, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
+	if err := e.asking.Acquire(ctx, 1); err != nil {
+		return nil, fmt.Errorf("list the first offsets: %w", err)
+	}
+	defer e.asking.Release(1)
 	first, err := listOffsets(ctx, e.adm.ListStartOffsets, topics)
 	if err != nil {
 		return nil, fmt.Errorf("list the first offsets: %w", err)

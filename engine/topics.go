@@ -56,17 +56,20 @@ func (e *Engine) logEndLoop(ctx context.Context) {
 }
 
 // forgetMetadata has the side client let go of what the brokers have just said about the topics' partitions, some 330 bytes of each. It keeps
-// that for good, and at the next look it would be too old to be used. It may take until a request of the client's own has an answer.
+// that for good, and at the next look it would be too old to be used. It may take until a request of the client's own has an answer. While
+// starts are asked for nothing is forgotten: the client could not name the topics of the group's offsets, which their brokers give by id.
 func (e *Engine) forgetMetadata(topics []string) {
-	if !e.forgetting.CompareAndSwap(false, true) {
-		return
-	}
 	topics = slices.Clone(topics)
 	go func() {
-		e.side.PurgeTopicsFromClient(topics...)
-		e.forgetting.Store(false)
+		if e.asking.TryAcquire(everyAsk) {
+			e.side.PurgeTopicsFromClient(topics...)
+			e.asking.Release(everyAsk)
+		}
 	}()
 }
+
+// everyAsk is how many may ask for starts at a time.
+const everyAsk = 1 << 30
 
 // checkTopics asks for a look at the topics soon.
 func (e *Engine) checkTopics() {

@@ -4,19 +4,17 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Describe gives the state of the (classic) group, and the ids of its members.
-func (c *Client) Describe(ctx context.Context) (state string, members []string, err error) {
+// Describe gives the state of the (classic) group and its members.
+func (c *Client) Describe(ctx context.Context) (kadm.DescribedGroup, error) {
 	groups, err := c.adm.DescribeGroups(ctx, c.Group)
 	if err != nil {
-		return "", nil, fmt.Errorf("describe the group: %w", err)
+		return kadm.DescribedGroup{}, fmt.Errorf("describe the group: %w", err)
 	}
-	for _, m := range groups[c.Group].Members {
-		members = append(members, m.MemberID)
-	}
-	return groups[c.Group].State, members, nil
+	return groups[c.Group], nil
 }
 
 // Heartbeat sends one for a member of the (classic) group.

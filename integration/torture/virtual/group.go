@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -69,44 +70,55 @@ func (k *keeper) join(req *kmsg.JoinGroupRequest) (kmsg.Response, error, bool) {
 func (k *keeper) look() {
 	ctx, cancel := context.WithTimeout(k.w.life, lookEvery)
 	defer cancel()
-	state, members, err := k.w.Describe(ctx)
+	k.mu.Lock()
+	joined := maps.Clone(k.joined)
+	k.mu.Unlock()
+	group, err := k.w.Describe(ctx)
 	if err != nil {
 		return // a broker may be down, and there is a next time
 	}
 	processes := k.processes()
-	k.forget(ctx, members, processes)
-	if state == "PreparingRebalance" {
-		k.keepAlive(ctx, processes)
+	k.forget(ctx, group.Members, processes)
+	waiting := group.State == "PreparingRebalance"
+	if waiting {
+		k.keepAlive(ctx, joined, processes)
 	} else {
 		k.waits = time.Now()
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.putOff = time.Since(k.waits) > k.w.r.Session+k.w.r.Rebalance
-	if state != "PreparingRebalance" {
-		clear(k.joined)
+	if !waiting {
+		maps.DeleteFunc(k.joined, func(id string, _ *string) bool { _, before := joined[id]; return before })
 	}
 }
 
-// processes are those that live, by their member ids.
+// processes are those that live, by their member ids; those that do not know theirs yet, which a static one learns with the answer to its
+// first join, by their client ids.
 func (k *keeper) processes() map[string]*process {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
 	living := map[string]*process{}
 	for _, p := range k.w.runs {
-		if !p.isGone() {
-			living[p.e.Status().MemberID] = p
+		if p.isGone() {
+			continue
 		}
+		id := p.e.Status().MemberID
+		if id == "" {
+			id = p.m.String()
+		}
+		living[id] = p
 	}
 	return living
 }
 
-func (k *keeper) forget(ctx context.Context, members []string, living map[string]*process) {
+func (k *keeper) forget(ctx context.Context, members []kadm.DescribedGroupMember, living map[string]*process) {
 	since, overdue := map[string]time.Time{}, []string(nil)
-	for _, id := range members {
-		if living[id] != nil {
+	for _, m := range members {
+		if living[m.MemberID] != nil || living[m.ClientID] != nil {
 			continue
 		}
+		id := m.MemberID
 		at, seen := k.since[id]
 		if !seen {
 			at = time.Now()
@@ -119,10 +131,7 @@ func (k *keeper) forget(ctx context.Context, members []string, living map[string
 	_ = k.w.Expel(ctx, overdue) // else the next time
 }
 
-func (k *keeper) keepAlive(ctx context.Context, living map[string]*process) {
-	k.mu.Lock()
-	joined := maps.Clone(k.joined)
-	k.mu.Unlock()
+func (k *keeper) keepAlive(ctx context.Context, joined map[string]*string, living map[string]*process) {
 	for id, instance := range joined {
 		if p := living[id]; p != nil {
 			_ = k.w.Heartbeat(ctx, id, instance, p.e.Status().Generation)
