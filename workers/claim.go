@@ -23,7 +23,9 @@ func (p *partition[T]) claim(w *worker[T], l *Lane[T]) {
 	if n == 0 {
 		return
 	}
-	l.barrier = false
+	if l.barrier { // nothing was active
+		l.barrier, p.mixed = false, false
+	}
 	l.running += n
 	l.workers++
 	p.active += n

@@ -52,7 +52,8 @@ func (p *Pool[T]) Open(id uint64, order Order, owner any, high, low int) *Lane[T
 			continue
 		}
 		l.part = part
-		l.barrier = part.active > 0 && order != Unordered && order != part.last
+		part.mixed = part.active > 0 && (part.mixed || order != part.last) // also where a lane in between has started nothing
+		l.barrier = part.mixed && order != Unordered
 		part.lane, part.last = l, order
 		part.mu.Unlock()
 		return l

@@ -188,6 +188,24 @@ func TestKeysOutliveTheirLane(t *testing.T) {
 		l.Close()
 		s.Wait()
 	})
+	bubble(t, "order changed, and a lane in between that starts nothing", func(t *testing.T) {
+		s := newStage(t, Options[thing]{Total: 8})
+		s.gate("a/1")
+		s.Open(1, ByPartition, nil, 0, 0).Push(0, things("a/1"))
+		s.wantBegun("a/1")
+		s.Open(1, ByKey, nil, 0, 0).Push(0, things("a/1'"))
+		l := s.Open(1, ByKey, nil, 0, 0)
+		l.Push(0, things("a/1\"", "b/1\""))
+		s.wantBegun("a/1")
+		s.gate("a/1\"", "b/1\"")
+		s.open("a/1")
+		if len(s.begun) != 3 {
+			t.Errorf("begun: %q; the last lane should go on when the old items are through", s.begun)
+		}
+		s.open("a/1\"", "b/1\"")
+		l.Close()
+		s.Wait()
+	})
 	bubble(t, "order changed", func(t *testing.T) {
 		s := newStage(t, Options[thing]{Total: 8})
 		s.gate("a/1")

@@ -19,6 +19,7 @@ type partition[T any] struct {
 
 	linger *linger // nil in a pool without batches
 	last   Order   // of the lane that was opened last
+	mixed  bool    // items may be active that were started in another order than last
 	gone   bool    // no longer in the pool's map: look it up again
 }
 
