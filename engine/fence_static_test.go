@@ -10,6 +10,18 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
+// holdCommits has the broker sit on a member's commits until release, and says when one has arrived.
+func (w *world) holdCommits(member string) (arrived <-chan struct{}, release func()) {
+	came := make(chan struct{}, 100)
+	return came, w.stall(func(req kmsg.Request) bool {
+		if memberOf(req) != member {
+			return false
+		}
+		came <- struct{}{}
+		return true
+	}, kmsg.OffsetCommit)
+}
+
 // C3: a static member is thrown out and joins again while a commit of its last session is under way. The coordinator then refuses that commit
 // as one of another member of that instance: which is this one, so nothing is wrong.
 func TestLateAnswerIsNothingAgainstTheNextSession(t *testing.T) {
@@ -18,14 +30,8 @@ func TestLateAnswerIsNothingAgainstTheNextSession(t *testing.T) {
 		c.Protocol, c.InstanceID = ProtocolClassic, "one"
 		m := w.start(c)
 		w.eventually("the start is committed", func() bool { return w.committed("t", 0) == 0 })
-		first, arrived := m.id(), make(chan struct{}, 100)
-		release := w.stall(func(req kmsg.Request) bool {
-			if memberOf(req) != first {
-				return false
-			}
-			arrived <- struct{}{}
-			return true
-		}, kmsg.OffsetCommit)
+		first := m.id()
+		arrived, release := w.holdCommits(first)
 		w.produce(0, "x")
 		<-arrived
 		w.expel(first)
@@ -49,14 +55,8 @@ func TestLateAnswerAmidAJoin(t *testing.T) {
 		c.Protocol, c.InstanceID = ProtocolClassic, "one"
 		m := w.start(c)
 		w.eventually("the start is committed", func() bool { return w.committed("t", 0) == 0 })
-		first, arrived, joins, gate := m.id(), make(chan struct{}, 100), make(chan struct{}, 10), make(chan struct{})
-		release := w.stall(func(req kmsg.Request) bool {
-			if memberOf(req) != first {
-				return false
-			}
-			arrived <- struct{}{}
-			return true
-		}, kmsg.OffsetCommit)
+		first, joins, gate := m.id(), make(chan struct{}, 10), make(chan struct{})
+		arrived, release := w.holdCommits(first)
 		w.cluster.ControlKey(int16(kmsg.JoinGroup), func(req kmsg.Request) (kmsg.Response, error, bool) {
 			w.cluster.KeepControl()
 			select {

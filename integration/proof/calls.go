@@ -212,7 +212,9 @@ func joinPauses(all []Incident) (joined []Incident) {
 	for _, in := range all {
 		if in.What == Paused {
 			if i, ok := last[in.Member]; ok && !joined[i].To.IsZero() && in.From.Sub(joined[i].To) <= wakes {
-				joined[i].To = in.To
+				if in.To.IsZero() || in.To.After(joined[i].To) {
+					joined[i].To = in.To
+				}
 				continue
 			}
 			last[in.Member] = len(joined)

@@ -487,6 +487,11 @@ var stories = []struct {
 		4-6.5 paused m1.1
 		6.6-9.5 paused m1.1
 		9.6 b m1.1/1 0`, "overlaps=1 overlaps_allowed=1"},
+	{"it wakes after a pause within a pause", "key", false, three + `
+		9 b m2.1/1 0
+		4-9.5 paused m1.1
+		5-6 paused m1.1
+		9.6 b m1.1/1 0`, "overlaps=1 overlaps_allowed=1"},
 	{"it wakes after a short pause, and one of long ago", "key", false, three + `
 		9 b m2.1/1 0
 		4-6.5 paused m1.1
