@@ -274,6 +274,34 @@ func TestPanicIsAnError(t *testing.T) {
 	})
 }
 
+// C1: a worker handles what it has claimed behind a record whose handler panicked, each once.
+func TestPanicAmidAChunk(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		const n = 500
+		var calls [n]atomic.Int32
+		c := w.config(func(_ context.Context, r *Record) error {
+			if calls[r.Offset].Add(1); r.Offset%7 == 3 {
+				panic("ouch")
+			}
+			return nil
+		})
+		c.Workers, c.Retry.Attempts = 1, 1
+		c.DeadLetter = DeadLetter{GiveUp: GiveUpSkip, BreakerRatio: 1}
+		w.produce(0, numbered("v", n)...)
+		m := w.start(c)
+		w.eventually("committed", func() bool { return w.committed("t", 0) == n })
+		m.stop()
+		for offset := range calls {
+			if got := calls[offset].Load(); got != 1 {
+				t.Errorf("offset %d was handled %d times", offset, got)
+			}
+		}
+		if got := m.e.Status().Counts.Skipped; got != n/7+1 && got != n/7 {
+			t.Errorf("%d were skipped", got)
+		}
+	})
+}
+
 // The breaker: when most of what settles is dead-lettered, the topic's work is held instead of drained.
 func TestBreaker(t *testing.T) {
 	inWorld(t, 1, func(w *world) {

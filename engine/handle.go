@@ -35,7 +35,7 @@ func (e *Engine) local(n int) *workerState {
 	return e.scratch[n]
 }
 
-// handle is what a worker does with what it claimed: a record, or a batch.
+// handle is what a worker does with what it claimed: records, one after the other, or a batch.
 func (e *Engine) handle(t *task) {
 	ep := t.Lane().Owner().(*epoch)
 	if ep.batch != nil {
@@ -43,53 +43,105 @@ func (e *Engine) handle(t *task) {
 		return
 	}
 	w := e.local(t.Worker())
-	it := itemOf(t.Look(0))
-	if it.st != nil && e.resumeStage(t, 0, ep, &it) {
-		return
-	}
-	if ep.keys != nil && e.bySpoiltKey(t, 0, ep, &it) {
-		return
-	}
-	if ep.suspected && !e.mayStart(t, 0, ep, &it) {
-		return
-	}
-	var claim dedupe.Claim
-	if ep.keyed {
-		var res reserved
-		if claim, res = e.reserve(t, 0, ep, &it, w, false); res != toRun {
-			return
-		}
-	}
 	r := &w.rec
-	lend(&w.own, it.rec)
-	r.Record, r.Attempt = &w.own, it.st.attempt()
 	if r.ep != ep { // a store of a pointer is not free
 		r.ep = ep
 	}
-	ctx := ep.ctx.Load()
-	err := e.call(ctx, ep, r, nil)
-	outs := r.outs
+	a := attempt{t: t, ep: ep, r: r}
+	defer e.recovered(&a) // one for all of them: it costs as much as a handler that does little
+	for more := true; more; more = t.Next() {
+		a.it, a.claim = itemOf(t.Look(0)), dedupe.Claim{}
+		if !e.cleared(&a, w) {
+			continue
+		}
+		lend(&w.own, a.it.rec)
+		if r.Record != &w.own {
+			r.Record = &w.own
+		}
+		r.Attempt = a.it.st.attempt()
+		a.ctx = ep.ctx.Load()
+		a.running = true
+		var err error
+		if e.cfg.HandlerTimeout > 0 {
+			err = e.callWithin(a.ctx, func(ctx context.Context) error { return ep.single.Handle(ctx, r) })
+		} else {
+			err = ep.single.Handle(a.ctx, r)
+		}
+		a.running = false
+		e.conclude(&a, err)
+	}
+}
+
+// attempt is the call of the handler that a worker is at.
+type attempt struct {
+	t       *task
+	ep      *epoch
+	r       *Record
+	it      item
+	claim   dedupe.Claim
+	ctx     context.Context
+	running bool // the handler has not returned
+}
+
+// cleared says whether the record may be handled now. What becomes of it otherwise is settled.
+func (e *Engine) cleared(a *attempt, w *workerState) bool {
+	ep := a.ep
+	if a.it.st != nil && e.resumeStage(a.t, 0, ep, &a.it) {
+		return false
+	}
+	if ep.keys != nil && e.bySpoiltKey(a.t, 0, ep, &a.it) {
+		return false
+	}
+	if ep.suspected && !e.mayStart(a.t, 0, ep, &a.it) {
+		return false
+	}
+	if ep.keyed {
+		var res reserved
+		a.claim, res = e.reserve(a.t, 0, ep, &a.it, w, false)
+		return res == toRun
+	}
+	return true
+}
+
+// conclude decides what becomes of a record after an attempt.
+func (e *Engine) conclude(a *attempt, err error) {
+	t, ep, outs := a.t, a.ep, a.r.outs
 	if outs != nil {
-		r.outs = nil
+		a.r.outs = nil
 	}
 	if ep.is(phaseClosed) { // C3: its outcome is up to the next owner
 		e.counts.stale.Add(1)
-		e.orphan(ep, &it, claim, err == nil && len(outs) == 0)
+		e.orphan(ep, &a.it, a.claim, err == nil && len(outs) == 0)
 		return
 	}
 	switch {
 	case err != nil:
-		e.unclaim(claim)
-		e.failed(ctx, t, 0, ep, &it, err)
+		e.unclaim(a.claim)
+		e.failed(a.ctx, t, 0, ep, &a.it, err)
 	case len(outs) > 0:
-		e.produceOutputs(t, 0, ep, &it, outs, claim)
-	case claim.Held():
-		e.mark(ep, &it, claim)
+		e.produceOutputs(t, 0, ep, &a.it, outs, a.claim)
+	case a.claim.Held():
+		e.mark(ep, &a.it, a.claim)
 	case ep.suspected: // now: the announcement of the next record is to say it, and not the chunk's end
-		e.settle(ep, &it, settledHandled)
+		e.settle(ep, &a.it, settledHandled)
 	default:
 		t.Mark(0)
 	}
+}
+
+// recovered takes up a record whose handler panicked; the worker goes on with the next one. It is to be deferred.
+func (e *Engine) recovered(a *attempt) {
+	if !a.running {
+		return
+	}
+	p := recover()
+	if p == nil {
+		a.r.outs = nil    // the worker goes on with it
+		e.fail(errGoexit) // nobody would settle the record, and nobody would know
+		return
+	}
+	a.running = false
+	e.conclude(a, &PanicError{Value: p, Stack: debug.Stack()})
 }
 
 // orphan does what is still right for a record whose epoch has ended: work that is done is marked, so that this host does not do
@@ -113,31 +165,30 @@ func (e *Engine) unclaim(c dedupe.Claim) {
 
 var errGoexit = errors.New("gapless: a handler ended its goroutine (runtime.Goexit, or testing's FailNow); return an error instead")
 
-// call runs the handler on one record, or on a batch.
-func (e *Engine) call(ctx context.Context, ep *epoch, r *Record, b *Batch) (err error) {
+// callBatch runs the handler on a batch.
+func (e *Engine) callBatch(ctx context.Context, ep *epoch, b *Batch) (err error) {
 	returned := false
 	defer func() {
 		if p := recover(); p != nil {
 			err = &PanicError{Value: p, Stack: debug.Stack()}
 		} else if !returned {
-			if r != nil {
-				r.outs = nil // the worker goes on with it
-			}
-			e.fail(errGoexit) // nobody would settle the record, and nobody would know
+			e.fail(errGoexit)
 		}
 	}()
 	if e.cfg.HandlerTimeout > 0 {
-		c, cancel := context.WithTimeoutCause(ctx, e.cfg.HandlerTimeout, fmt.Errorf("gapless: the handler ran longer than HandlerTimeout (%v)", e.cfg.HandlerTimeout))
-		defer cancel()
-		ctx = c
-	}
-	if b != nil {
-		err = ep.batch.HandleBatch(ctx, b)
+		err = e.callWithin(ctx, func(ctx context.Context) error { return ep.batch.HandleBatch(ctx, b) })
 	} else {
-		err = ep.single.Handle(ctx, r)
+		err = ep.batch.HandleBatch(ctx, b)
 	}
 	returned = true
 	return err
+}
+
+// callWithin calls with a context that ends after HandlerTimeout.
+func (e *Engine) callWithin(ctx context.Context, call func(context.Context) error) error {
+	c, cancel := context.WithTimeoutCause(ctx, e.cfg.HandlerTimeout, fmt.Errorf("gapless: the handler ran longer than HandlerTimeout (%v)", e.cfg.HandlerTimeout))
+	defer cancel()
+	return call(c)
 }
 
 // turn hears from a worker after each chunk: two clock reads serve up to 64 records.

@@ -81,7 +81,7 @@ func (e *Engine) handleBatch(t *task, ep *epoch) {
 	}
 	b := &s.batch
 	ctx := ep.ctx.Load()
-	err := e.call(ctx, ep, nil, b)
+	err := e.callBatch(ctx, ep, b)
 	if ep.is(phaseClosed) {
 		e.orphanBatch(t, ep, s, err)
 		return

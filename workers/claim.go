@@ -76,7 +76,10 @@ func (p *partition[T]) claimQueued(w *worker[T], l *Lane[T]) {
 }
 
 func (w *worker[T]) add(s *slot[T], as state) {
-	s.state, s.by = as, w
+	s.state = as
+	if s.by != w { // mostly the worker that had it last
+		s.by = w
+	}
 	w.slots = append(w.slots, s)
 }
 

@@ -58,13 +58,12 @@ func (p *Pool[T]) decide(t Ticket, v verdict) bool {
 
 // returned accounts for an item whose handler has returned, and may have marked it.
 func (p *partition[T]) returned(l *Lane[T], s *slot[T], marked bool, e *errands[T]) {
-	s.by = nil
 	l.running--
 	p.active--
 	switch {
 	case !s.holding:
 		if marked {
-			e.tell(s.number)
+			e.tell(s.number, 1)
 		}
 		p.complete(l, s, e)
 	case s.verdict == pending:

@@ -27,7 +27,10 @@ func (k *keys[T]) register(s *slot[T], hash uint64, key []byte, keyOf func(*T) [
 			return before
 		}
 	}
-	s.chain, *at = nil, s
+	if s.chain != nil {
+		s.chain = nil
+	}
+	*at = s
 	k.n++
 	return nil
 }
@@ -38,7 +41,9 @@ func (k *keys[T]) remove(s *slot[T]) {
 	for *at != s {
 		at = &(*at).chain
 	}
-	*at, s.chain = s.chain, nil
+	if *at = s.chain; s.chain != nil {
+		s.chain = nil
+	}
 	k.n--
 }
 

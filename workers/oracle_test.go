@@ -204,8 +204,18 @@ func (o *oracle) timesTold(it *simItem) int {
 	return it.lane.told[it.number]
 }
 
-// handle is the handler: it may wait for a gate, hold an item, or return some.
+// handle is the handler. It may go on by itself to what its worker has claimed besides.
 func (o *oracle) handle(t *Task[*simRec]) {
+	o.mu.Lock()
+	goesOn := o.dice.IntN(2) == 0
+	o.mu.Unlock()
+	for o.handleTask(t); goesOn && t.Next(); {
+		o.handleTask(t)
+	}
+}
+
+// handleTask may wait for a gate, hold an item, or return some.
+func (o *oracle) handleTask(t *Task[*simRec]) {
 	o.mu.Lock()
 	items := o.start(t)
 	var gate chan struct{}

@@ -266,3 +266,41 @@ func warmUp(l *Lane[thing]) {
 	}
 	l.Push(0, things(names...))
 }
+
+// C6: a handler may go on by itself to what its worker has claimed, until that is over or was taken back: each item once, in order.
+func TestNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n = 1000
+		var seen []int
+		calls, returned := 0, false
+		p := New(Options[int]{Total: 1, Handle: func(task *Task[int]) {
+			for more := true; more; more = task.Next() {
+				at := *task.Item(0)
+				if at == n/2 && !returned {
+					returned = true
+					task.Return(0)
+					continue
+				}
+				seen = append(seen, at)
+			}
+			calls++
+		}})
+		l := p.Open(1, Unordered, nil, 0, 0)
+		items := make([]int, n)
+		for i := range items {
+			items[i] = i
+		}
+		l.Push(0, items)
+		synctest.Wait()
+		for i, at := range seen {
+			if i != at {
+				t.Fatalf("item %d came as number %d", at, i)
+			}
+		}
+		if len(seen) != n || calls >= n/4 {
+			t.Errorf("%d items in %d calls", len(seen), calls)
+		}
+		l.Close()
+		p.Wait()
+	})
+}

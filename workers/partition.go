@@ -141,13 +141,16 @@ func (p *partition[T]) uncount(l *Lane[T], n int, e *errands[T]) {
 	}
 }
 
-// tell notes that Completed is to be told of the item with this number.
-func (e *errands[T]) tell(number uint64) {
-	if n := len(e.told); n > 0 && e.told[n-1].First+uint64(e.told[n-1].N) == number {
-		e.told[n-1].N++
+// tell notes that Completed is to be told of n items with the numbers from first on.
+func (e *errands[T]) tell(first uint64, n int) {
+	if n == 0 {
 		return
 	}
-	e.told = append(e.told, Span{First: number, N: 1})
+	if k := len(e.told); k > 0 && e.told[k-1].First+uint64(e.told[k-1].N) == first {
+		e.told[k-1].N += n
+		return
+	}
+	e.told = append(e.told, Span{First: first, N: n})
 }
 
 // tell tells of the marked items that have completed.
@@ -190,7 +193,6 @@ func (p *partition[T]) makeNext(s *slot[T]) {
 // giveBack puts an item that was claimed and not run before those that may run, unless an earlier item of its key goes
 // back or runs on. Whoever gives back several begins with the last.
 func (p *partition[T]) giveBack(l *Lane[T], s *slot[T]) {
-	s.by = nil
 	l.running--
 	p.active--
 	if s.state == chained {

@@ -50,13 +50,10 @@ func (q *queue[T]) cut(most int) (items []T, first uint64) {
 	return items, first
 }
 
-// pop takes the oldest item out and leaves nothing behind that would keep it alive.
+// pop takes the oldest item out. What is left behind of it goes with its segment.
 func (q *queue[T]) pop() (item T, number uint64) {
 	s := q.slot(0)
-	at := &s.items[s.at]
-	item, number = *at, s.first+uint64(s.at)
-	var none T
-	*at = none
+	item, number = s.items[s.at], s.first+uint64(s.at)
 	q.advance(s, 1)
 	return item, number
 }

@@ -58,10 +58,12 @@ func (p *partition[T]) completeRun(w *worker[T], l *Lane[T], from, to int, e *er
 	if from >= to {
 		return
 	}
-	for i, marked := range w.marks[from:to] {
-		if marked {
-			e.tell(w.runFirst + uint64(from+i))
+	for i := from; i < to; i++ {
+		begin := i
+		for i < to && w.marks[i] {
+			i++
 		}
+		e.tell(w.runFirst+uint64(begin), i-begin)
 	}
 	e.runs = append(e.runs, w.run[from:to])
 	l.running -= to - from

@@ -23,8 +23,8 @@ type slot[T any] struct {
 
 	chain *slot[T]   // next slot in the same bucket of the key table
 	next  *slot[T]   // the item that waits for this one's key
-	link  *slot[T]   // next slot in the list of ready slots or of free ones
-	by    *worker[T] // whose chunk it is in, if it is claimed
+	link  *slot[T]   // next slot in the list of ready slots or of free ones, if it is in one
+	by    *worker[T] // whose chunk it is in, if it is claimed or chained
 
 	state   state
 	keyed   bool    // it has a key, so it stands in the key table or another slot of its key stands there for it
@@ -49,17 +49,20 @@ func (b *slab[T]) take(item T, number uint64) *slot[T] {
 	if s == nil {
 		s = b.addPage()
 	}
-	b.free, s.link = s.link, nil
+	b.free = s.link
 	b.used++
 	s.item, s.number = item, number
 	return s
 }
 
-// give takes a slot back and forgets everything in it.
+// give takes a slot back and forgets what is in it. Pointers that are nil already are not written: while the collector marks, it is
+// told of each that is.
 func (b *slab[T]) give(s *slot[T]) {
 	var none T
 	s.item = none
-	s.next, s.by = nil, nil
+	if s.next != nil {
+		s.next = nil
+	}
 	if s.memo != nil {
 		s.memo = nil
 	}
@@ -97,7 +100,7 @@ type list[T any] struct {
 }
 
 func (q *list[T]) pushBack(s *slot[T]) {
-	if q.tail == nil {
+	if s.link = nil; q.tail == nil {
 		q.head = s
 	} else {
 		q.tail.link = s
@@ -116,7 +119,7 @@ func (q *list[T]) pushFront(s *slot[T]) {
 
 func (q *list[T]) pop() *slot[T] {
 	s := q.head
-	q.head, s.link = s.link, nil
+	q.head = s.link
 	if q.head == nil {
 		q.tail = nil
 	}

@@ -1,7 +1,7 @@
 package workers
 
 // Task is what a handler gets: one item, or with Options.BatchSize above 1 a batch of one lane. It belongs to the worker
-// and is valid only until the handler returns.
+// and is valid only until the handler returns. A handler that has much to prepare for each item may go on to more with Next.
 type Task[T any] struct {
 	worker *worker[T]
 	base   int // of the task's first item in the worker's chunk
@@ -11,6 +11,11 @@ type Task[T any] struct {
 
 // Lane returns the lane of the items.
 func (t *Task[T]) Lane() *Lane[T] { return t.worker.lane.Load() }
+
+// Next ends the item as the handler's return would, and makes the next one of this lane that the worker has claimed the task's.
+// It returns false if there is none, or if it was taken back since or goes back by Hold or Return; the task is then what it was.
+// A batch has no next. Whoever returns without having asked is called again.
+func (t *Task[T]) Next() bool { return t.worker.pool.o.BatchSize == 1 && t.worker.next() }
 
 // Len returns the number of items: 1, or up to Options.BatchSize.
 func (t *Task[T]) Len() int { return t.n }

@@ -49,8 +49,8 @@ type worker[T any] struct {
 	seen       sighting
 }
 
-// The word at: in the lower half the number of items that were started, which goes one too far when the worker finds
-// the end; above it whether the chunk has more than one item to account for; above that the number of the chunk, so that
+// The word at: in the lower half the number of items that were started, which goes too far when the worker finds the
+// end; above it whether the chunk has more than one item to account for; above that the number of the chunk, so that
 // a word that has not changed means that nothing has moved.
 const (
 	startedMask = 1<<32 - 1
@@ -140,9 +140,7 @@ func (w *worker[T]) runChunk() (ran bool) {
 		w.began.Store(w.pool.now())
 	}
 	if w.pool.o.BatchSize == 1 {
-		t.n = 1
-		for i := started(w.at.Add(1)) - 1; i < w.size; i = started(w.at.Add(1)) - 1 {
-			t.base, t.from = i, 1
+		for t.n = 1; w.next(); {
 			handle(t)
 		}
 	} else if started(w.at.Add(1)) == 1 {
@@ -151,6 +149,16 @@ func (w *worker[T]) runChunk() (ran bool) {
 	}
 	w.took = w.pool.now() - w.began.Load()
 	w.working = false
+	return true
+}
+
+// next goes on to the next item of the chunk, if nobody has taken it back.
+func (w *worker[T]) next() bool {
+	i := started(w.at.Add(1)) - 1
+	if i >= w.size {
+		return false
+	}
+	w.task.base, w.task.from = i, 1
 	return true
 }
 
