@@ -34,33 +34,11 @@ func (e *Engine) fetchLoop(ctx context.Context) {
 	}
 }
 
-// recordOverhead is what a record costs beside its key and value: its struct in the client's slab, and its place in the lane.
-const recordOverhead = 200
-
-// sizeOf is what a record pins.
-func sizeOf(r *kgo.Record) int64 {
-	n := len(r.Key) + len(r.Value) + recordOverhead
-	for i := range r.Headers {
-		n += len(r.Headers[i].Key) + len(r.Headers[i].Value) + headerOverhead
-	}
-	return int64(n)
-}
-
-const headerOverhead = 40
-
 // delivery is the fetch loop's scratch space.
 type delivery struct {
 	topicID   [16]byte // of the topic that was fetched from; zero where the brokers go by names only
 	stretches []stretch
 	offsets   []int64
-}
-
-// stretch is what of a fetch has consecutive numbers in the tracker: the records between two markers, or what is left of them.
-type stretch struct {
-	first tracker.Seq
-	recs  []*kgo.Record
-	bytes int64 // that they pin
-	dense bool  // their offsets have no holes
 }
 
 func (e *Engine) deliverTopic(d *delivery, t *kgo.FetchTopic) {
@@ -186,37 +164,6 @@ func (e *Engine) startsBeyond(ep *epoch, first, start int64) bool {
 	}
 	e.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{ep.topic: {ep.partition: {Epoch: -1, Offset: start}}})
 	return true
-}
-
-// stretchOf takes the records up to the first one with another leader epoch or that is a control record: one pass over memory
-// that is not in the cache any more.
-func stretchOf(recs []*kgo.Record) stretch {
-	first := recs[0]
-	s := stretch{recs: recs, dense: true}
-	for i, r := range recs {
-		if r.LeaderEpoch != first.LeaderEpoch || r.Attrs.IsControl() {
-			s.recs = recs[:i:i]
-			break
-		}
-		s.dense = s.dense && r.Offset == first.Offset+int64(i)
-		s.bytes += sizeOf(r)
-	}
-	return s
-}
-
-// add has the tracker count on the records and gives them their numbers.
-func (d *delivery) add(tr *tracker.Tracker, s *stretch) (err error) {
-	first := s.recs[0]
-	if s.dense {
-		s.first, err = tr.AddRange(first.Offset, len(s.recs), first.LeaderEpoch)
-		return err
-	}
-	d.offsets = d.offsets[:0]
-	for _, r := range s.recs {
-		d.offsets = append(d.offsets, r.Offset)
-	}
-	s.first, err = tr.Add(d.offsets, first.LeaderEpoch)
-	return err
 }
 
 // impossible handles records that the tracker refuses. The span bound is guarded by a pause long before, so this is a bug or a

@@ -17,8 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 )
 
-// batchOf is one batch of a log.
-func batchOf(base int64, leaderEpoch int32, values ...string) []byte {
+// rawBatch is one batch of a log.
+func rawBatch(base int64, leaderEpoch int32, values ...string) []byte {
 	var records []byte
 	for i, v := range values {
 		r := kmsg.Record{OffsetDelta: int32(i), Value: []byte(v)}
@@ -71,7 +71,7 @@ func TestTruncatedAndWrittenAnew(t *testing.T) {
 		w.produce(0, numbers(10)...)
 		m := w.start(c)
 		w.eventually("quiet", func() bool { win := w.window(0); return win.Frontier == 3 && win.Highest == 9 })
-		w.rewritten(10, map[int64][]byte{0: batchOf(0, 0, numbers(7)...), 7: batchOf(7, 1, "new7", "new8", "new9")})
+		w.rewritten(10, map[int64][]byte{0: rawBatch(0, 0, numbers(7)...), 7: rawBatch(7, 1, "new7", "new8", "new9")})
 		m.e.fetchError("t", 0, &kgo.ErrDataLoss{Topic: "t", Partition: 0, ConsumedTo: 10, ResetTo: 7})
 		w.eventually("the new ones", func() bool { n, _ := g.calls("new9"); return n == 1 })
 		w.eventually("and the stuck one", func() bool { n, _ := g.calls("3"); return n == 2 })

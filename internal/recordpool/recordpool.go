@@ -52,14 +52,14 @@ func (p *Pool) GetRecords(n int) []kgo.Record {
 			return recs[:n]
 		}
 	}
-	return make([]kgo.Record, n)
+	return make([]kgo.Record, n, n+1)
 }
 
-// take gives the topmost slab that has room for n.
+// take gives the topmost slab that has room for n and one more.
 func (s *slabs) take(n int) []kgo.Record {
 	top := len(s.stack) - 1
 	for i := top; i >= 0 && i > top-poolLooks; i-- {
-		if recs := s.stack[i]; cap(recs) >= n {
+		if recs := s.stack[i]; cap(recs) > n {
 			s.stack[i] = s.stack[top]
 			s.stack[top] = nil
 			s.stack = s.stack[:top]

@@ -21,7 +21,7 @@ func TestPoolGivesBack(t *testing.T) {
 	}
 	backlog(500, 10)
 	backlog(50, 1000)
-	if p.held != 500*10+50*1000 {
+	if p.held != 500*11+50*1001 { // each with room for one more
 		t.Fatalf("%d records are held after the backlog", p.held)
 	}
 	for range 3 * poolTrim {
@@ -32,11 +32,26 @@ func TestPoolGivesBack(t *testing.T) {
 		p.PutRecords(a[:cap(a)])
 		p.PutRecords(b[:cap(b)])
 	}
-	if p.held != 1010 { // as large as a fetch: 1000, and 10
+	if p.held != 1012 { // as large as a fetch: 1001, and 11
 		t.Fatalf("long after the backlog %d records are held for two slabs in use", p.held)
 	}
 	if allocs := testing.AllocsPerRun(100, func() { p.PutRecords(p.GetRecords(900)) }); allocs > 0 {
 		t.Fatalf("a slab that is in use is allocated anew: %v times", allocs)
+	}
+}
+
+// TestSlabsLieApart: C1. Behind the last record of a slab there is room for another one, in slabs that are new and in those that were
+// used before: who finds two records side by side knows that they are of one batch.
+func TestSlabsLieApart(t *testing.T) {
+	var p Pool
+	for n := 1; n < 3000; n = n*3/2 + 1 {
+		for _, want := range []int{n, n, max(n-1, 1), n + 1} {
+			s := p.GetRecords(want)
+			if len(s) != want || cap(s) == len(s) {
+				t.Fatalf("asked for %d records, got %d of %d", want, len(s), cap(s))
+			}
+			p.PutRecords(s[:cap(s)])
+		}
 	}
 }
 

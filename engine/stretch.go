@@ -1,0 +1,125 @@
+package engine
+
+import (
+	"unsafe"
+
+	"github.com/gaplesshq/gapless/tracker"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// What the fetch loop has to know of the records that it hands over (whether there is a marker among them, where another leader epoch
+// begins, whether offsets are missing, what they pin) stands in each of them. But to read them all is dear beyond its instructions: a
+// fetch is larger than a core's cache, and what this core has just read, a worker's has to get from it. The client decodes a batch of
+// the log into one slab out of one buffer, so the first and the last record of each batch tell it all.
+
+// stretch is what of a fetch has consecutive numbers in the tracker: the records between two markers, or what is left of them.
+type stretch struct {
+	first tracker.Seq
+	recs  []*kgo.Record
+	bytes int64 // that they pin
+	dense bool  // their offsets have no holes
+}
+
+// stretchOf takes the records up to the first one with another leader epoch or that is a control record. A batch is of one epoch, and a
+// marker is a batch of its own.
+func stretchOf(recs []*kgo.Record) stretch {
+	first, n := recs[0], 0
+	var s stretch
+	for n < len(recs) {
+		batch := batchOf(recs[n:])
+		if n > 0 && (batch[0].LeaderEpoch != first.LeaderEpoch || batch[0].Attrs.IsControl()) {
+			break
+		}
+		s.bytes += sizeOfBatch(batch)
+		n += len(batch)
+	}
+	s.recs = recs[:n:n]
+	s.dense = recs[n-1].Offset-first.Offset == int64(n-1) // the client gives none twice, and none before an earlier one
+	return s
+}
+
+// batchOf takes the records that are of the same batch of the log as the first: they lie side by side in a slab, and between the slabs
+// that the client gets from its pool there is always a gap. Records of the formats that had no leader epochs are in no slab, and neither
+// is one without a context, by which it would find back: such a one stands alone.
+func batchOf(recs []*kgo.Record) []*kgo.Record {
+	n := 1
+	if recs[0].Context != nil && recs[0].LeaderEpoch >= 0 {
+		for n < len(recs) && address(recs[n])-address(recs[n-1]) == unsafe.Sizeof(kgo.Record{}) {
+			n++
+		}
+	}
+	return recs[:n]
+}
+
+func address[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
+
+// recordOverhead is what a record costs beside its key and value: its struct in the client's slab, and its place in the lane.
+const recordOverhead = 200
+
+// headerOverhead is what a header costs beside its key and value.
+const headerOverhead = 40
+
+// sizeOf is what a record pins.
+func sizeOf(r *kgo.Record) int64 {
+	n := len(r.Key) + len(r.Value) + recordOverhead
+	for i := range r.Headers {
+		n += len(r.Headers[i].Key) + len(r.Headers[i].Value) + headerOverhead
+	}
+	return int64(n)
+}
+
+// sizeOfBatch is what the records of a batch pin: the buffer from where the first one begins to where the last one ends, and what each
+// costs beside. They are taken to have as many headers as the first one. Where the client's hooks have moved keys and values elsewhere, or
+// the first one has neither, they are added up.
+func sizeOfBatch(batch []*kgo.Record) int64 {
+	n := len(batch)
+	first, middle, last := extentOf(batch[0]), extentOf(batch[n/2]), extentOf(batch[n-1])
+	inOrder := first.from > 0 && first.to <= middle.from && middle.to <= last.from
+	if size := last.to - first.from; n > 2 && inOrder && size < largestBatch {
+		return int64(size) + int64(n*(recordOverhead+len(batch[0].Headers)*headerOverhead))
+	}
+	var sum int64
+	for _, r := range batch {
+		sum += sizeOf(r)
+	}
+	return sum
+}
+
+// largestBatch is what Kafka's format allows: the length of a batch is a signed number of 32 bits.
+const largestBatch = 1 << 31
+
+// extent is where a record's key and value stand, the value behind the key; zero if it has neither, or they stand otherwise.
+type extent struct{ from, to uintptr }
+
+func extentOf(r *kgo.Record) (e extent) {
+	if n := len(r.Key); n > 0 {
+		e.from = address(unsafe.SliceData(r.Key))
+		e.to = e.from + uintptr(n)
+	}
+	if n := len(r.Value); n > 0 {
+		value := address(unsafe.SliceData(r.Value))
+		if value < e.to {
+			return extent{}
+		}
+		if e.from == 0 {
+			e.from = value
+		}
+		e.to = value + uintptr(n)
+	}
+	return e
+}
+
+// add has the tracker count on the records and gives them their numbers.
+func (d *delivery) add(tr *tracker.Tracker, s *stretch) (err error) {
+	first := s.recs[0]
+	if s.dense {
+		s.first, err = tr.AddRange(first.Offset, len(s.recs), first.LeaderEpoch)
+		return err
+	}
+	d.offsets = d.offsets[:0]
+	for _, r := range s.recs {
+		d.offsets = append(d.offsets, r.Offset)
+	}
+	s.first, err = tr.Add(d.offsets, first.LeaderEpoch)
+	return err
+}
