@@ -274,6 +274,28 @@ func TestPanicIsAnError(t *testing.T) {
 	})
 }
 
+// C3: a handler may overwrite the whole of its record. The next one that the worker claimed with it has its owner all the same.
+func TestOverwrittenRecord(t *testing.T) {
+	inWorld(t, 1, func(w *world) {
+		const n = 100
+		var orphans atomic.Int32
+		c := w.config(func(_ context.Context, r *Record) error {
+			if r.Owner().MemberID == "" || r.Attempt != 1 {
+				orphans.Add(1)
+			}
+			*r = Record{Record: &kgo.Record{Value: []byte("other")}, Attempt: 7}
+			return nil
+		})
+		w.produce(0, numbered("v", n)...)
+		m := w.start(c)
+		w.eventually("committed", func() bool { return w.committed("t", 0) == n })
+		m.stop()
+		if got := orphans.Load(); got > 0 {
+			t.Errorf("%d records had no owner", got)
+		}
+	})
+}
+
 // C1: a worker handles what it has claimed behind a record whose handler panicked, each once.
 func TestPanicAmidAChunk(t *testing.T) {
 	inWorld(t, 1, func(w *world) {

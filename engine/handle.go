@@ -44,9 +44,6 @@ func (e *Engine) handle(t *task) {
 	}
 	w := e.local(t.Worker())
 	r := &w.rec
-	if r.ep != ep { // a store of a pointer is not free
-		r.ep = ep
-	}
 	a := attempt{t: t, ep: ep, r: r}
 	defer e.recovered(&a) // one for all of them: it costs as much as a handler that does little
 	for more := true; more; more = t.Next() {
@@ -55,8 +52,8 @@ func (e *Engine) handle(t *task) {
 			continue
 		}
 		lend(&w.own, a.it.rec)
-		if r.Record != &w.own {
-			r.Record = &w.own
+		if r.Record != &w.own || r.ep != ep { // a store of a pointer is not free, and a handler may have changed them
+			r.Record, r.ep = &w.own, ep
 		}
 		r.Attempt = a.it.st.attempt()
 		a.ctx = ep.ctx.Load()

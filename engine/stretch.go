@@ -1,10 +1,14 @@
 package engine
 
 import (
+	"encoding/binary"
+	"sync"
 	"unsafe"
 
+	"github.com/gaplesshq/gapless/internal/recordpool"
 	"github.com/gaplesshq/gapless/tracker"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // What the fetch loop has to know of the records that it hands over (whether there is a marker among them, where another leader epoch
@@ -43,13 +47,35 @@ func stretchOf(recs []*kgo.Record) stretch {
 // is one without a context, by which it would find back: such a one stands alone.
 func batchOf(recs []*kgo.Record) []*kgo.Record {
 	n := 1
-	if recs[0].Context != nil && recs[0].LeaderEpoch >= 0 {
+	if recs[0].Context != nil && recs[0].LeaderEpoch >= 0 && slabsAreBatches() {
 		for n < len(recs) && address(recs[n])-address(recs[n-1]) == unsafe.Sizeof(kgo.Record{}) {
 			n++
 		}
 	}
 	return recs[:n]
 }
+
+// slabsAreBatches says that the client decodes each batch into a slab of its own, as it does in the version that this was written for.
+// With one that does otherwise every record is looked at.
+var slabsAreBatches = sync.OnceValue(func() bool {
+	const nothing = "\x0c\x00\x00\x00\x01\x01\x00" // a record without a key and a value
+	var raw []byte
+	for offset := range int64(3) {
+		b := kmsg.RecordBatch{FirstOffset: offset, Magic: 2, NumRecords: 1, Records: []byte(nothing)}
+		at := len(raw)
+		raw = b.AppendTo(raw)
+		binary.BigEndian.PutUint32(raw[at+8:], uint32(len(raw)-at-12)) // its length
+	}
+	p, _ := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{DisableCRCValidation: true, Pools: []kgo.Pool{&recordpool.Pool{}}},
+		&kmsg.FetchResponseTopicPartition{RecordBatches: raw}, kgo.DefaultDecompressor(), nil)
+	recs := p.Records
+	for i := 1; i < len(recs); i++ {
+		if address(recs[i])-address(recs[i-1]) == unsafe.Sizeof(kgo.Record{}) {
+			return false
+		}
+	}
+	return len(recs) == 3
+})
 
 func address[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
 
@@ -69,14 +95,18 @@ func sizeOf(r *kgo.Record) int64 {
 }
 
 // sizeOfBatch is what the records of a batch pin: the buffer from where the first one begins to where the last one ends, and what each
-// costs beside. They are taken to have as many headers as the first one. Where the client's hooks have moved keys and values elsewhere, or
-// the first one has neither, they are added up.
+// costs beside. Where that is far from what three of them say, or these differ in their headers, all are added up: a hook of the embedder's
+// may have given them other keys and values, and some batches are of very different records.
 func sizeOfBatch(batch []*kgo.Record) int64 {
-	n := len(batch)
-	first, middle, last := extentOf(batch[0]), extentOf(batch[n/2]), extentOf(batch[n-1])
+	n := int64(len(batch))
+	a, b, c := batch[0], batch[n/2], batch[n-1]
+	first, middle, last := extentOf(a), extentOf(b), extentOf(c)
 	inOrder := first.from > 0 && first.to <= middle.from && middle.to <= last.from
-	if size := last.to - first.from; n > 2 && inOrder && size < largestBatch {
-		return int64(size) + int64(n*(recordOverhead+len(batch[0].Headers)*headerOverhead))
+	if n > 3 && inOrder && len(a.Headers) == len(b.Headers) && len(b.Headers) == len(c.Headers) {
+		size := int64(last.to-first.from) + n*int64(recordOverhead+len(a.Headers)*headerOverhead)
+		if likely := (sizeOf(a) + sizeOf(b) + sizeOf(c)) * n / 3; size/4 < likely && likely/4 < size {
+			return size
+		}
 	}
 	var sum int64
 	for _, r := range batch {
@@ -84,9 +114,6 @@ func sizeOfBatch(batch []*kgo.Record) int64 {
 	}
 	return sum
 }
-
-// largestBatch is what Kafka's format allows: the length of a batch is a signed number of 32 bits.
-const largestBatch = 1 << 31
 
 // extent is where a record's key and value stand, the value behind the key; zero if it has neither, or they stand otherwise.
 type extent struct{ from, to uintptr }

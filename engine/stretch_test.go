@@ -20,6 +20,13 @@ type someBatch struct {
 	records []kmsg.Record
 }
 
+// The client that this is built with decodes batch by batch.
+func TestSlabsAreBatches(t *testing.T) {
+	if !slabsAreBatches() {
+		t.Fatal("the client lays batches side by side now, so that each record has to be looked at; see stretch.go")
+	}
+}
+
 func (b *someBatch) raw() []byte {
 	batch := kmsg.RecordBatch{
 		FirstOffset: b.first, PartitionLeaderEpoch: b.epoch, Magic: 2, ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1,
@@ -131,6 +138,8 @@ func TestMovedRecordsAreAddedUp(t *testing.T) {
 				r.Value = mem[200_000:][:100]
 			}
 		},
+		"far apart": func(i int, r *kgo.Record) { r.Key, r.Value = nil, mem[10_000*i:][:100] },
+		"headers":   func(i int, r *kgo.Record) { r.Headers = make([]kgo.RecordHeader, min(i, 1)*20) },
 		"value before": func(i int, r *kgo.Record) {
 			if r.Key, r.Value = mem[1000+2*i:][:1], mem[i:][:50]; i == 99 {
 				r.Value = mem[5000:][:50]

@@ -29,8 +29,8 @@
 // them, and in its next turn completes them and claims the next chunk: so the costs of the lock, the clock and the
 // wake-up are paid once a chunk. Where no item can wait for another's key a chunk is a stretch of what was pushed, handled
 // where it lies: an item gets a slot only when it is held. Keys are registered at the claim, by the worker, which keeps the hash off the
-// goroutine that fetches; and since completed items leave nothing behind, memory follows what is unfinished and not
-// how far the work has come.
+// goroutine that fetches; and since completed items leave nothing behind but their places in a push that is not used up yet, memory
+// follows what is unfinished and not how far the work has come.
 //
 // Chunks would be a trap if the first record of one got stuck: the others would wait behind it. So a chunk can be
 // recalled at any moment: whoever holds the lock takes back what has not been started. One atomic addition a record

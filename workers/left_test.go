@@ -51,3 +51,32 @@ func TestLeft(t *testing.T) {
 		p.Wait()
 	})
 }
+
+// C7: a worker that leaves forgets the slots that it has had. A slot that is used again still names its worker, so that one would keep
+// the other, and the lane's memory, and through that another worker, and so on.
+func TestLeaversKeepNoSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New(Options[uint64]{Total: 3, Key: number8, Handle: func(*Task[uint64]) {}})
+		var made []*worker[uint64]
+		p.idle.New = func() any {
+			w := newWorker(p)
+			made = append(made, w) // under the pool's lock
+			return w
+		}
+		l := p.Open(1, ByKey, nil, 0, 0)
+		l.Push(0, make([]uint64, 500))
+		synctest.Wait()
+		l.Close()
+		p.Wait()
+		if len(made) == 0 {
+			t.Fatal("there was no worker")
+		}
+		for _, w := range made {
+			for i, s := range w.slots[:cap(w.slots)] {
+				if s != nil {
+					t.Fatalf("a worker that left keeps slot %d of its chunk", i)
+				}
+			}
+		}
+	})
+}

@@ -12,9 +12,10 @@ type Task[T any] struct {
 // Lane returns the lane of the items.
 func (t *Task[T]) Lane() *Lane[T] { return t.worker.lane.Load() }
 
-// Next ends the item as the handler's return would, and makes the next one of this lane that the worker has claimed the task's.
-// It returns false if there is none, or if it was taken back since or goes back by Hold or Return; the task is then what it was.
-// A batch has no next. Whoever returns without having asked is called again.
+// Next ends the item as the handler's return would, and makes the next one of this lane that the worker has claimed the task's: pointers
+// to the one before do not count any more. It returns false if there is none, or if it was taken back since or goes back by Hold or
+// Return; the task is then what it was, and what is left to do is to return. A batch has no next. Whoever returns without having asked is
+// called again.
 func (t *Task[T]) Next() bool { return t.worker.pool.o.BatchSize == 1 && t.worker.next() }
 
 // Len returns the number of items: 1, or up to Options.BatchSize.
@@ -38,7 +39,7 @@ func (t *Task[T]) Resumed(i int) bool {
 	return s != nil && s.resumed
 }
 
-// Mark has the i-th item told of to Options.Completed once the handler has returned, unless it is held or goes back.
+// Mark has the i-th item told of to Options.Completed once the handler has returned or gone on with Next, unless it is held or goes back.
 func (t *Task[T]) Mark(i int) { t.worker.marks[t.at(i)] = true }
 
 // at is the place of the i-th item in the worker's chunk.

@@ -56,7 +56,7 @@ const (
 	startedMask = 1<<32 - 1
 	multiBit    = 1 << 32
 	chunkShift  = 33
-	stopped     = 1 << 31 // as the number of started items: no chunk is as long
+	stopped     = 1 << 30 // as the number of started items: no chunk is as long, and an int of 32 bits holds it
 )
 
 func started(at uint64) int { return int(at & startedMask) }
@@ -94,6 +94,7 @@ func (w *worker[T]) work() {
 		w.visit(l, false)
 	}
 	left = true
+	clear(w.slots[:cap(w.slots)]) // a slot that is used again remembers its worker: one would keep the other, and that the next
 	w.pool.idle.Put(w)
 }
 
