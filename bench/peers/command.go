@@ -61,7 +61,7 @@ Ctrl-C ends it and prints what there is. The exit code is 1 if a row of Gapless 
 	}
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	f := c.Flags()
-	f.IntVar(&o.sizes.Records, "records", 4_000_000, "records of the no-op workload; slow libraries read a part of that")
+	f.IntVar(&o.sizes.Records, "records", 16_000_000, "records of the no-op workload; slow libraries read a part of that")
 	f.IntVar(&o.sizes.SleepRecords, "sleep-records", 100_000, "records of the workloads with 100 in flight; those with 1,000 have four times as many")
 	f.IntVar(&o.sizes.Partitions, "partitions", 12, "partitions of the no-op workload; the others have one")
 	f.IntVar(&o.sizes.Size, "size", 100, "bytes of a record's value")
