@@ -14,7 +14,7 @@ import (
 // What the fetch loop has to know of the records that it hands over (whether there is a marker among them, where another leader epoch
 // begins, whether offsets are missing, what they pin) stands in each of them. But to read them all is dear beyond its instructions: a
 // fetch is larger than a core's cache, and what this core has just read, a worker's has to get from it. The client decodes a batch of
-// the log into one slab out of one buffer, so the first and the last record of each batch tell it all.
+// the log into one slab out of one buffer, so that a few records of each batch tell it all.
 
 // stretch is what of a fetch has consecutive numbers in the tracker: the records between two markers, or what is left of them.
 type stretch struct {

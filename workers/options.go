@@ -52,9 +52,9 @@ type Options[T any] struct {
 	// pool does not copy them but asks again. It is called by workers, never by Push.
 	Key func(item *T) []byte
 
-	// Handle does the work, on a goroutine of the pool. It may go on to more of it with Task.Next. When it returns, every item of the task is complete unless the
-	// task was told otherwise (Hold, Return). It must not panic; a handler that ends its goroutine (runtime.Goexit)
-	// counts as one that returned.
+	// Handle does the work, on a goroutine of the pool. It may go on to more of it with Task.Next. When it returns, every
+	// item of the task is complete unless the task was told otherwise (Hold, Return). It must not panic; a handler that ends
+	// its goroutine (runtime.Goexit) counts as one that returned.
 	Handle func(t *Task[T])
 
 	// BatchSize above 1 makes Handle get up to so many items of one lane at a time. Otherwise each task has one item.
