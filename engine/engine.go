@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -131,6 +132,7 @@ func New(cfg Config) (*Engine, error) {
 		Total:   e.sizes.total,
 		PerLane: e.sizes.per,
 		Key:     func(rec **kgo.Record) []byte { return (*rec).Key },
+		Same:    func(rec **kgo.Record, key []byte) bool { return bytes.Equal((*rec).Key, key) },
 		Handle:  e.handle,
 		// Called under the lane's lock.
 		Completed: e.settleChunk,

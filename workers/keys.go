@@ -1,7 +1,5 @@
 package workers
 
-import "bytes"
-
 // keys finds the last unfinished item of each key. It knows only keys that are in flight, held, or waited for, so it is
 // small whatever the number of keys in the topic. Buckets are chains through the slots, which need no memory of their
 // own and keep working when many keys share one hash.
@@ -10,9 +8,9 @@ type keys[T any] struct {
 	n     int
 }
 
-// register makes s the last item of its key and returns the one that was last before, or nil if the key was free. keyOf
-// returns the key of an item that is already in the table.
-func (k *keys[T]) register(s *slot[T], hash uint64, key []byte, keyOf func(*T) []byte) (before *slot[T]) {
+// register makes s the last item of its key and returns the one that was last before, or nil if the key was free. same
+// says whether an item that is already in the table has this key.
+func (k *keys[T]) register(s *slot[T], hash uint64, key []byte, same func(*T, []byte) bool) (before *slot[T]) {
 	if k.n >= len(k.heads) {
 		k.resize(max(2*len(k.heads), 64))
 	}
@@ -20,7 +18,7 @@ func (k *keys[T]) register(s *slot[T], hash uint64, key []byte, keyOf func(*T) [
 	at := &k.heads[hash&uint64(len(k.heads)-1)]
 	for before = *at; before != nil; at, before = &before.chain, before.chain {
 		// The earlier item is unfinished and so not released: its key can be read.
-		if before.hash == hash && bytes.Equal(keyOf(&before.item), key) {
+		if before.hash == hash && same(&before.item, key) {
 			s.chain, before.chain = before.chain, nil
 			*at = s
 			before.next = s

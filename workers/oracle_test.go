@@ -122,6 +122,9 @@ func newOracle(t *testing.T, seed uint64) *oracle {
 		o.batch = 2 + o.rnd.IntN(20)
 		opts.BatchSize, opts.BatchLinger = o.batch, time.Duration(o.rnd.IntN(3))*5*time.Millisecond
 	}
+	if seed%2 == 0 {
+		opts.Same = func(r **simRec, key []byte) bool { return string(o.key(r)) == string(key) }
+	}
 	o.pool = New(opts)
 	if o.rnd.IntN(4) == 0 {
 		o.pool.hash = func(key []byte) uint64 { return uint64(len(key)) } // collisions all over

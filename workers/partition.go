@@ -209,7 +209,7 @@ func (p *partition[T]) register(s *slot[T]) (before *slot[T]) {
 	if key == nil {
 		return nil
 	}
-	return p.store.keys.register(s, pool.hash(key), key, pool.o.Key)
+	return p.store.keys.register(s, pool.hash(key), key, pool.o.Same)
 }
 
 // drop gives up everything that waits. What runs or is held stays, and goes on holding its key.
