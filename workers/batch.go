@@ -30,7 +30,7 @@ func (p *partition[T]) noteReady(s *slot[T]) {
 func (p *partition[T]) claimBatch(w *worker[T], l *Lane[T]) {
 	st, size := p.store, p.pool.o.BatchSize
 	if st.ready.head == nil && l.order != ByKey && st.queue.n > 0 && st.queue.oldest() >= size {
-		p.claimRun(w, size) // a full batch, as it came
+		w.run, w.runFirst = st.queue.cut(size) // a full batch, as it came
 		return
 	}
 	p.stage(l, size)

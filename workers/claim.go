@@ -14,9 +14,7 @@ func (p *partition[T]) claim(w *worker[T], l *Lane[T]) {
 	}
 	if p.pool.o.BatchSize > 1 {
 		p.claimBatch(w, l)
-	} else if p.claimReady(w, l); len(w.slots) == 0 && p.takesRuns(l) {
-		p.claimRun(w, int(l.chunk))
-	} else {
+	} else if p.claimReady(w, l); len(w.slots) > 0 || !p.takesRuns(l) || !p.claimRun(w, l) {
 		p.claimQueued(w, l)
 	}
 	n := len(w.slots) + len(w.run) // one of the two
@@ -103,7 +101,7 @@ func (p *partition[T]) finish(w *worker[T], l *Lane[T]) {
 	st.crew[w.place].place = w.place
 	st.crew[last] = nil
 	st.crew = st.crew[:last]
-	w.run, w.holding = nil, nil
+	w.run, w.holding, w.byKey = nil, nil, false
 	w.lane.Store(nil)
 	l.checkDrained()
 }

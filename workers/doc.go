@@ -27,8 +27,9 @@
 // Every partition has one lock, one queue of items that nobody has claimed, and a slab of slots for the items that are
 // in flight, held, or known to wait for a key. A worker takes a chunk of up to 64 items in one turn of the lock, runs
 // them, and in its next turn completes them and claims the next chunk: so the costs of the lock, the clock and the
-// wake-up are paid once a chunk. Where no item can wait for another's key a chunk is a stretch of what was pushed, handled
-// where it lies: an item gets a slot only when it is held. Keys are registered at the claim, by the worker, which keeps the hash off the
+// wake-up are paid once a chunk. Quick items are handled where they were pushed: a chunk of them is a stretch of the queue, under ByKey
+// one in which no item waits for another worker's key, and an item gets a slot only when it is held, waits, or must give way to
+// one that does. Keys are registered at the claim, by the worker, which keeps the hash off the
 // goroutine that fetches; and since completed items leave nothing behind but their places in a push that is not used up yet, memory
 // follows what is unfinished and not how far the work has come.
 //

@@ -18,7 +18,7 @@ func (k *keys[T]) register(s *slot[T], hash uint64, key []byte, same func(*T, []
 	at := &k.heads[hash&uint64(len(k.heads)-1)]
 	for before = *at; before != nil; at, before = &before.chain, before.chain {
 		// The earlier item is unfinished and so not released: its key can be read.
-		if before.hash == hash && same(&before.item, key) {
+		if before.hash == hash && same(before.ref(), key) {
 			s.chain, before.chain = before.chain, nil
 			*at = s
 			before.next = s
@@ -43,6 +43,22 @@ func (k *keys[T]) remove(s *slot[T]) {
 		s.chain = nil
 	}
 	k.n--
+}
+
+// withdraw undoes the register that made s the last item of its key and returned the one before.
+func (k *keys[T]) withdraw(s, before *slot[T]) {
+	before.next, s.keyed = nil, false
+	k.replace(s, before)
+}
+
+// replace puts s in the place of old, which is the last item of its key.
+func (k *keys[T]) replace(old, s *slot[T]) {
+	at := &k.heads[old.hash&uint64(len(k.heads)-1)]
+	for *at != old {
+		at = &(*at).chain
+	}
+	s.chain, old.chain = old.chain, nil
+	*at = s
 }
 
 // add puts in s, whose key is known not to be in the table.

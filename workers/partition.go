@@ -205,7 +205,7 @@ func (p *partition[T]) giveBack(l *Lane[T], s *slot[T]) {
 // register puts the slot's key into the key table and returns the unfinished item before it, or nil if it may run.
 func (p *partition[T]) register(s *slot[T]) (before *slot[T]) {
 	pool := p.pool
-	key := pool.o.Key(&s.item)
+	key := pool.o.Key(s.ref())
 	if key == nil {
 		return nil
 	}
@@ -225,6 +225,14 @@ func (p *partition[T]) drop(e *errands[T]) {
 	}
 	st.ready = list[T]{}
 	st.keys.clear()
+	for _, w := range st.crew {
+		for i := w.first; w.byKey && i < w.end; i++ {
+			if s := &w.stands[i]; s.keyed {
+				s.next = nil
+				st.keys.add(s)
+			}
+		}
+	}
 	st.slab.each(func(s *slot[T]) {
 		switch s.state {
 		case ready, blocked:

@@ -50,6 +50,12 @@ func (q *queue[T]) cut(most int) (items []T, first uint64) {
 	return items, first
 }
 
+// peek is what cut would take, and leaves it there.
+func (q *queue[T]) peek(most int) (items []T, first uint64) {
+	s := q.slot(0)
+	return s.items[s.at:min(s.at+most, len(s.items))], s.first + uint64(s.at)
+}
+
 // pop takes the oldest item out. What is left behind of it goes with its segment.
 func (q *queue[T]) pop() (item T, number uint64) {
 	s := q.slot(0)

@@ -1,19 +1,23 @@
 package workers
 
-// A chunk of a lane in which no item waits for the one before by its key is simply a stretch of the queue: a run. Its items
-// stay where they were pushed, and none of them has a slot unless its handler holds it. So what such an item costs between
-// the push and its release is a mark and a look at that mark.
+// A chunk in which no item waits for another worker's is simply a stretch of the queue: a run. Its items stay where they were pushed, and
+// none of them has a slot unless its handler holds it. So what such an item costs between the push and its release is a
+// mark and a look at that mark, and under ByKey its place in the key table; see keyrun.go.
 
 // takesRuns says whether the next chunk from the queue is to be a run. Pushes of a few items each are collected into one
 // chunk by way of slots.
 func (p *partition[T]) takesRuns(l *Lane[T]) bool {
 	q := &p.store.queue
-	return l.order != ByKey && q.used > 0 && (q.used == 1 || q.oldest() >= int(l.chunk))
+	return q.used > 0 && (q.used == 1 || q.oldest() >= int(l.chunk)) && (l.order != ByKey || l.chunk >= leastKeyRun)
 }
 
-// claimRun makes a stretch of the queue the worker's chunk.
-func (p *partition[T]) claimRun(w *worker[T], most int) {
-	w.run, w.runFirst = p.store.queue.cut(most)
+// claimRun makes a stretch of the queue the worker's chunk. It says whether it could.
+func (p *partition[T]) claimRun(w *worker[T], l *Lane[T]) bool {
+	if l.order == ByKey {
+		return p.claimKeyRun(w, int(l.chunk))
+	}
+	w.run, w.runFirst = p.store.queue.cut(int(l.chunk))
+	return true
 }
 
 // slotOf returns the slot of an item of the worker's chunk, which under a run it gets only now: its handler is about to
@@ -28,6 +32,9 @@ func (p *partition[T]) slotOf(w *worker[T], i int) *slot[T] {
 	}
 	if w.run == nil {
 		return w.slots[i]
+	}
+	if w.holding == nil && w.byKey {
+		w.holding = p.settleDown(w, i)
 	}
 	if w.holding == nil {
 		w.holding = p.store.slab.take(w.run[i], w.runFirst+uint64(i))
@@ -65,6 +72,9 @@ func (p *partition[T]) completeRun(w *worker[T], l *Lane[T], from, to int, e *er
 		}
 		e.tell(w.runFirst+uint64(begin), i-begin)
 	}
+	for i := from; w.byKey && i < to; i++ {
+		p.vacate(&w.stands[i])
+	}
 	e.runs = append(e.runs, w.run[from:to])
 	l.running -= to - from
 	p.active -= to - from
@@ -74,6 +84,12 @@ func (p *partition[T]) completeRun(w *worker[T], l *Lane[T], from, to int, e *er
 // giveBackRun puts items of a run that were not run where they came from.
 func (p *partition[T]) giveBackRun(w *worker[T], l *Lane[T], from, to int) {
 	if from >= to {
+		return
+	}
+	if w.byKey {
+		for i := to - 1; i >= from; i-- {
+			p.giveBack(l, p.settleDown(w, i))
+		}
 		return
 	}
 	p.store.queue.unshift(w.run[from:to], w.runFirst+uint64(from))

@@ -27,10 +27,19 @@ type slot[T any] struct {
 	by    *worker[T] // whose chunk it is in, if it is claimed or chained
 
 	state   state
+	standIn bool    // its item lies in the run of by; see keyrun.go
 	keyed   bool    // it has a key, so it stands in the key table or another slot of its key stands there for it
 	resumed bool    // it was held before
 	holding bool    // Hold was called and the handler has not returned yet
 	verdict verdict // what Resume or Finish said in that time
+}
+
+// ref is where the item is.
+func (s *slot[T]) ref() *T {
+	if s.standIn {
+		return &s.by.run[s.number-s.by.runFirst]
+	}
+	return &s.item
 }
 
 // pageSize slots are allocated at a time.

@@ -184,7 +184,7 @@ func (l *Lane[T]) BusyKeys(max int, fn func(key []byte, waiting int)) {
 		return
 	}
 	var keys []busy
-	p.store.slab.each(func(s *slot[T]) {
+	look := func(s *slot[T]) {
 		if s.next == nil || s.state == blocked || s.state == chained {
 			return
 		}
@@ -193,9 +193,15 @@ func (l *Lane[T]) BusyKeys(max int, fn func(key []byte, waiting int)) {
 			k.waiting++
 		}
 		keys = append(keys, k)
-	})
+	}
+	p.store.slab.each(look)
+	for _, w := range p.store.crew {
+		for i := w.first; w.byKey && i < w.end; i++ {
+			look(&w.stands[i])
+		}
+	}
 	slices.SortFunc(keys, func(a, b busy) int { return b.waiting - a.waiting })
 	for _, k := range keys[:min(max, len(keys))] {
-		fn(p.pool.o.Key(&k.slot.item), k.waiting)
+		fn(p.pool.o.Key(k.slot.ref()), k.waiting)
 	}
 }

@@ -94,13 +94,20 @@ func TestStuckHeadCostsNoMemory(t *testing.T) {
 				}
 			}
 			pump(200_000)
-			pages, ring, heap := len(l.part.store.slab.pages), len(l.part.store.queue.ring), heapInUse()
-			pump(n)
-			if got := len(l.part.store.slab.pages); got > pages+64 { // 64 pages: what four workers and some luck may need
-				t.Errorf("the slab grew from %d to %d pages", pages, got)
+			sizes := func() (pages, ring int) {
+				l.part.mu.Lock()
+				defer l.part.mu.Unlock()
+				return len(l.part.store.slab.pages), len(l.part.store.queue.ring)
 			}
-			if got := len(l.part.store.queue.ring); got > 2*ring {
-				t.Errorf("the queue grew from %d to %d", ring, got)
+			pages, ring := sizes()
+			heap := heapInUse()
+			pump(n)
+			morePages, longerRing := sizes()
+			if morePages > pages+64 { // 64 pages: what four workers and some luck may need
+				t.Errorf("the slab grew from %d to %d pages", pages, morePages)
+			}
+			if longerRing > 2*ring {
+				t.Errorf("the queue grew from %d to %d", ring, longerRing)
 			}
 			if got := heapInUse(); got > heap+1<<20 {
 				t.Errorf("the heap grew by %d bytes", got-heap)

@@ -34,9 +34,11 @@ type worker[T any] struct {
 	run      []T    // instead of slots; see claimRun
 	runFirst uint64 // of the first item of run
 	holding  *slot[T]
-	marks    []bool // by item of the chunk: Task.Mark was called
-	size     int    // items of the chunk, at the claim
-	took     int64  // nanoseconds for the chunk
+	byKey    bool      // run is of a lane ByKey; see claimKeyRun
+	stands   []slot[T] // for the items of such a run, or nil if there was none yet
+	marks    []bool    // by item of the chunk: Task.Mark was called
+	size     int       // items of the chunk, at the claim
+	took     int64     // nanoseconds for the chunk
 	chunks   uint64
 	working  bool
 	task     Task[T]
