@@ -4,33 +4,36 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 )
 
-// C8: an attempt that the engine ended (here: a drain's deadline) is not the record's fault, whatever error the handler makes
-// of it: it is neither counted nor dead-lettered.
+// C8: an attempt that the engine ended (here: a suspension) is not the record's fault, whatever error the handler makes
+// of it: it is neither counted nor dead-lettered, and the record is tried again.
 func TestEndedAttemptsDoNotCount(t *testing.T) {
 	inWorld(t, 1, func(w *world) {
 		w.produce(0, "v")
 		begun := make(chan struct{})
-		c := w.config(func(ctx context.Context, _ *Record) error {
+		var attempts []int
+		c := brisk(w.config(func(ctx context.Context, r *Record) error {
+			if attempts = append(attempts, r.Attempt); len(attempts) > 1 {
+				return nil
+			}
 			close(begun)
 			<-ctx.Done()
 			return Permanent(fmt.Errorf("rpc: %v", ctx.Err())) // wraps nothing
-		})
+		}))
 		c.Retry.Attempts = 1
-		c.DrainTimeout = time.Second
 		m := w.start(c)
 		<-begun
-		m.cancel()
-		<-m.done
-		if n := m.count(EventRetryExhausted) + m.count(EventDeadLettered); n != 0 {
-			t.Errorf("given up: %v", m.names())
+		m.e.clock.judge(true)
+		m.e.clock.judge(false)
+		w.eventually("committed", func() bool { return w.committed("t", 0) == 1 })
+		if n := m.count(EventRetryExhausted) + m.count(EventDeadLettered); n != 0 || !slices.Equal(attempts, []int{1, 1}) {
+			t.Errorf("given up: %v; attempts %v", m.names(), attempts)
 		}
-		if at := w.committed("t", 0); at > 0 {
-			t.Errorf("committed %d", at)
-		}
+		m.stop()
 	})
 }
 
