@@ -2,10 +2,12 @@ package workers
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 )
 
 // warmLane opens a lane ByKey whose next chunk is one of up to 16 items, in a pool with so many workers from now on.
@@ -131,6 +133,62 @@ func TestKeyRunOutlivesItsLane(t *testing.T) {
 			s.wantBegun("b/3", "c/1", "a/4", "a/5")
 			next.Close()
 			s.Wait()
+		})
+	}
+}
+
+// TestRunKeepsNothing (C7): a handler that is stuck in a run keeps nothing of its push alive but its own item.
+func TestRunKeepsNothing(t *testing.T) {
+	for _, order := range []Order{Unordered, ByKey} {
+		bubble(t, order.String(), func(t *testing.T) {
+			gate := make(chan struct{})
+			p := New(Options[*thing]{
+				Total: 1,
+				Key:   func(it **thing) []byte { return []byte((*it).key) },
+				Handle: func(t *Task[*thing]) {
+					if (*t.Item(0)).name == "stuck" {
+						<-gate
+					}
+				},
+			})
+			l := p.Open(1, order, nil, 0, 0)
+			var seen []weak.Pointer[thing]
+			push := func(n int, name string) {
+				items := make([]*thing, n)
+				for i := range items {
+					items[i] = &thing{key: fmt.Sprint(i % 50), name: name}
+					if i == 0 {
+						items[i].name += "stuck"
+					}
+					seen = append(seen, weak.Make(items[i]))
+				}
+				l.Push(0, items)
+			}
+			push(15, "quick ")
+			synctest.Wait()
+			p.SetLimit(2, 0)
+			push(200, "")
+			time.Sleep(3 * tick)
+			synctest.Wait()
+			runtime.GC()
+			runtime.GC()
+			kept := 0
+			for _, w := range seen {
+				if w.Value() != nil {
+					kept++
+				}
+			}
+			want := 1 // the one that is stuck, and by key the three that wait for it
+			if order == ByKey {
+				want = 4
+			}
+			if kept != want {
+				t.Errorf("%d items are kept, want %d", kept, want)
+			}
+			close(gate)
+			synctest.Wait()
+			l.Close()
+			p.Wait()
 		})
 	}
 }

@@ -92,6 +92,7 @@ type oracle struct {
 	mostTotal int // what the limits allow until everything has come to rest
 	mostLane  int
 	easy      bool // handlers return at once
+	quick     bool // nearly all do, so that chunks are long and lie where they were pushed
 	workers   map[int]bool
 	bad       []string
 
@@ -101,7 +102,7 @@ type oracle struct {
 func newOracle(t *testing.T, seed uint64) *oracle {
 	o := &oracle{
 		t: t, rnd: rand.New(rand.NewPCG(seed, 1)), dice: rand.New(rand.NewPCG(seed, 2)),
-		workers: map[int]bool{}, batch: 1,
+		workers: map[int]bool{}, batch: 1, quick: seed%3 == 0,
 	}
 	opts := Options[*simRec]{
 		Total: 1 + o.rnd.IntN(12), PerLane: o.rnd.IntN(6),
@@ -217,12 +218,20 @@ func (o *oracle) handle(t *Task[*simRec]) {
 	}
 }
 
+// once is true once in n times, or rarely.
+func (o *oracle) once(n int) bool {
+	if o.quick {
+		n *= 6
+	}
+	return o.dice.IntN(n) == 0
+}
+
 // handleTask may wait for a gate, hold an item, or return some.
 func (o *oracle) handleTask(t *Task[*simRec]) {
 	o.mu.Lock()
 	items := o.start(t)
 	var gate chan struct{}
-	if !o.easy && o.dice.IntN(8) == 0 {
+	if !o.easy && o.once(8) {
 		gate = make(chan struct{})
 		o.gates = append(o.gates, gate)
 	}
@@ -234,12 +243,12 @@ func (o *oracle) handleTask(t *Task[*simRec]) {
 	hold, back, say := -1, t.Len(), o.dice.IntN(4)
 	switch {
 	case o.easy:
-	case o.dice.IntN(10) == 0:
+	case o.once(10):
 		hold = o.dice.IntN(t.Len())
 		if items[0].lane.part.order == ByPartition || o.dice.IntN(2) == 0 {
 			back = hold + 1
 		}
-	case o.dice.IntN(20) == 0:
+	case o.once(20):
 		back = o.dice.IntN(t.Len())
 	}
 	o.mu.Unlock()

@@ -164,6 +164,11 @@ func (o *oracle) push(l *simLane, n int) {
 		recs[i] = o.give(it)
 	}
 	o.mu.Unlock()
+	if o.quick && o.batch == 1 { // as if all of the lane's items had been quick
+		l.Lane.part.mu.Lock()
+		l.Lane.chunk = maxChunk
+		l.Lane.part.mu.Unlock()
+	}
 	full := l.Push(first, recs)
 	if full {
 		o.mu.Lock()

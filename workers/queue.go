@@ -5,6 +5,7 @@ type segment[T any] struct {
 	items []T
 	first uint64 // the number of the first one
 	at    int    // the items before it were taken out
+	lent  bool   // a run of it lies somewhere, so the places of items that went elsewhere must not keep them alive
 }
 
 // queue holds the items that nobody has claimed, oldest first, as the segments in which they came: no item is moved. Its
@@ -30,7 +31,7 @@ func (q *queue[T]) push(items []T, first uint64) {
 func (q *queue[T]) unshift(items []T, first uint64) {
 	q.grow()
 	q.head = (q.head - 1) & (len(q.ring) - 1)
-	*q.slot(0) = segment[T]{items: items, first: first}
+	*q.slot(0) = segment[T]{items: items, first: first, lent: true}
 	q.used++
 	q.n += len(items)
 }
@@ -44,6 +45,10 @@ func (q *queue[T]) oldest() int {
 // cut takes up to most items off the oldest segment, where they lie, and returns the number of the first one.
 func (q *queue[T]) cut(most int) (items []T, first uint64) {
 	s := q.slot(0)
+	if !s.lent {
+		s.lent = true
+		clear(s.items[:s.at])
+	}
 	n := min(most, len(s.items)-s.at)
 	items, first = s.items[s.at:s.at+n:s.at+n], s.first+uint64(s.at)
 	q.advance(s, n)
@@ -60,6 +65,10 @@ func (q *queue[T]) peek(most int) (items []T, first uint64) {
 func (q *queue[T]) pop() (item T, number uint64) {
 	s := q.slot(0)
 	item, number = s.items[s.at], s.first+uint64(s.at)
+	if s.lent {
+		var none T
+		s.items[s.at] = none
+	}
 	q.advance(s, 1)
 	return item, number
 }
