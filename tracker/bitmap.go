@@ -29,6 +29,21 @@ type page struct {
 	words  [pageWords]atomic.Uint64
 }
 
+// full stands for each page that is wholly done, but for those near the tail. Behind a stuck record these are nearly all, and
+// as many bits as there are records become as many pages as have a record that is not done. To set a bit of it changes nothing.
+var full = func() *page {
+	p := &page{number: ^Seq(0)}
+	for i := range p.words {
+		p.words[i].Store(^uint64(0))
+	}
+	return p
+}()
+
+// foldBehind is how many pages before the last one a page is looked at: later than most of its records take, if there is work for all
+// workers. It is looked at once; what is done only after that stays a page until the frontier has passed it.
+// (A variable for the tests, which set it to 1.)
+var foldBehind Seq = 64
+
 // ring maps page number % len(slots) to a page; the length is a power of two.
 type ring struct {
 	slots []atomic.Pointer[page]
@@ -47,10 +62,25 @@ func (b *bitmap) find(s, tail Seq) *atomic.Uint64 {
 		return nil
 	}
 	p := r.slot(s / pageBits).Load()
-	if p == nil || p.number != s/pageBits {
+	if p == nil || p.number != s/pageBits && p != full { // full may stand for another page than that of s, which is let go of then: done
 		return nil
 	}
 	return &p.words[s/wordBits%pageWords]
+}
+
+// folded says whether the page of s, which is held, is known to be wholly done.
+func (b *bitmap) folded(s Seq) bool { return b.ring.Load().slot(s/pageBits).Load() == full }
+
+// fold lets go of a page that is full. Whoever has found a word in it finds all of its bits set.
+func (b *bitmap) fold(number Seq) {
+	slot := b.ring.Load().slot(number)
+	p := slot.Load()
+	for i := range p.words {
+		if p.words[i].Load() != ^uint64(0) {
+			return
+		}
+	}
+	slot.Store(full)
 }
 
 // grow makes room for [from, to), where from is the end of what it holds.
@@ -73,6 +103,9 @@ func (b *bitmap) grow(from, to Seq) {
 			p.fillBelow(from)
 		}
 		r.slot(b.hi).Store(p)
+		if b.hi-b.lo > foldBehind {
+			b.fold(b.hi - foldBehind)
+		}
 	}
 }
 

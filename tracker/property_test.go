@@ -235,7 +235,7 @@ func (p *pair) snapshot() string {
 	p.t.Snapshot(&p.w)
 	want := p.m.window(p.w.Limit, p.w.Tail)
 	got := p.w
-	got.Limit, got.words = 0, nil
+	got.Limit, got.base, got.places, got.words = 0, 0, nil, nil
 	p.same("Snapshot", got, want)
 	for range 8 {
 		offset := want.Frontier + int64(p.n(100)-10)

@@ -44,7 +44,10 @@ type Window struct {
 	Limit int
 	Cut   bool
 
-	words []uint64 // the one reading of the done bits that all of the above derive from
+	// The one reading of the done bits that all of the above derive from.
+	base   Seq      // the number of the first page
+	places []uint32 // by page: where its words stand in words, or wholly if all of its records are done
+	words  []uint64
 }
 
 // EpochStart says that delivered records from First on have this leader epoch.
@@ -97,23 +100,20 @@ func (t *Tracker) Snapshot(w *Window) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	tail := Seq(t.tail.Load())
-	base := t.frontier &^ (wordBits - 1)
-	if t.frontier == tail {
-		base = tail // nothing to read, and perhaps no page to read it from
-	}
-	w.read(t, base, tail)
+	w.read(t, tail)
+	w.words, w.places = shrunk(w.words), shrunk(w.places)
 
-	f := firstUndone(t.frontier, tail, func(s Seq) uint64 { return w.words[(s-base)/wordBits] })
+	f := firstUndone(t.frontier, tail, w.word)
 	t.done += uint64(f - t.frontier)
 	t.settle(f)
 
 	w.Frontier, w.LeaderEpoch = t.position(), t.leaderEpoch
 	w.Highest = max(w.Frontier-1, NoOffset)
 	w.Undone, w.Epochs, w.Cut = w.Undone[:0], w.Epochs[:0], false
-	highest, ok := w.lastDone(base, f, tail)
+	highest, ok := w.lastDone(f, tail)
 	switch {
 	case w.Tail && f < tail:
-		w.list(&t.runs, base, f, tail-1)
+		w.list(&t.runs, f, tail-1)
 		if !w.Cut {
 			w.Highest = max(w.Frontier-1, NoOffset)
 			if ok {
@@ -121,31 +121,61 @@ func (t *Tracker) Snapshot(w *Window) {
 			}
 		}
 	case ok:
-		w.list(&t.runs, base, f, highest)
+		w.list(&t.runs, f, highest)
 	}
 }
 
-// read takes the one reading, from the word that starts at base to the tail.
-func (w *Window) read(t *Tracker, base, tail Seq) {
-	n := int((tail - base + wordBits - 1) / wordBits)
-	if cap(w.words) > 1024 && cap(w.words) > 4*n { // a stuck head is over: give its memory back
-		w.words = nil
+// wholly is the place of a page of which all records are done.
+const wholly = ^uint32(0)
+
+// read takes the one reading, from the frontier's word to the tail.
+func (w *Window) read(t *Tracker, tail Seq) {
+	w.base, w.places, w.words = t.frontier/pageBits, w.places[:0], w.words[:0]
+	if t.frontier == tail { // nothing to read, and perhaps no page to read it from
+		return
 	}
-	w.words = slices.Grow(w.words[:0], n)
-	for s := base; s < tail; s += wordBits {
-		w.words = append(w.words, t.bits.find(s, tail).Load())
-		if t.onRead != nil {
-			t.onRead(s)
+	for s := w.base * pageBits; s < tail; s += pageBits {
+		if t.bits.folded(s) {
+			w.places = append(w.places, wholly)
+			continue
+		}
+		w.places = append(w.places, uint32(len(w.words)))
+		for at := s; at < min(s+pageBits, tail); at += wordBits {
+			if at+wordBits <= t.frontier {
+				w.words = append(w.words, ^uint64(0))
+				continue
+			}
+			w.words = append(w.words, t.bits.find(at, tail).Load())
+			if t.onRead != nil {
+				t.onRead(at)
+			}
 		}
 	}
 }
 
+// shrunk gives back the memory of a stuck head that is over.
+func shrunk[T any](s []T) []T {
+	if cap(s) > 1024 && cap(s) > 4*len(s) {
+		return slices.Clone(s)
+	}
+	return s
+}
+
+// word is the reading of the word of s.
+func (w *Window) word(s Seq) uint64 {
+	at := w.places[s/pageBits-w.base]
+	if at == wholly {
+		return ^uint64(0)
+	}
+	return w.words[at+uint32(s/wordBits%pageWords)]
+}
+
 // lastDone returns the highest number in [f, below) that the reading says is
 // done.
-func (w *Window) lastDone(base, f, below Seq) (Seq, bool) {
+func (w *Window) lastDone(f, below Seq) (Seq, bool) {
 	for s := below; s > f; {
 		start := (s - 1) &^ (wordBits - 1)
-		word := w.words[(start-base)/wordBits] & (^uint64(0) >> (wordBits - (s - start)))
+		word := w.word(start) & (^uint64(0) >> (wordBits - (s - start)))
 		if start < f {
 			word &^= uint64(1)<<(f-start) - 1
 		}
@@ -159,12 +189,12 @@ func (w *Window) lastDone(base, f, below Seq) (Seq, bool) {
 
 // list fills Undone, Epochs and Highest for the numbers from f to highest, run by
 // run.
-func (w *Window) list(q *runs, base, f, highest Seq) {
+func (w *Window) list(q *runs, f, highest Seq) {
 	undone := w.Undone
 	i := q.head
 	s := f
 	for ; s <= highest; s++ {
-		word := ^w.words[(s-base)/wordBits] >> (s % wordBits)
+		word := ^w.word(s) >> (s % wordBits)
 		if word == 0 { // the rest of this word is done
 			s |= wordBits - 1
 			continue
@@ -182,7 +212,7 @@ func (w *Window) list(q *runs, base, f, highest Seq) {
 		undone = append(undone, q.list[i].offset(s))
 	}
 	if w.Cut {
-		lower, ok := w.lastDone(base, f, s)
+		lower, ok := w.lastDone(f, s)
 		if !ok { // the limit is used up before anything is done
 			w.Undone = undone[:0]
 			return
