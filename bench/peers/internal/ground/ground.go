@@ -58,7 +58,8 @@ func Start(ctx context.Context) (*Ground, error) {
 		return nil, err
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.Brokers()...), kgo.ClientID("peers"),
-		kgo.MetadataMinAge(fillMetadata), kgo.ProducerLinger(fillLinger), kgo.MaxBufferedRecords(fillBuffered), kgo.ProducerBatchCompression(kgo.NoCompression()))
+		kgo.MetadataMinAge(fillMetadata), kgo.ProducerLinger(fillLinger), kgo.MaxBufferedRecords(fillBuffered), kgo.ProducerBatchCompression(kgo.NoCompression()),
+		kgo.RecordDeliveryTimeout(fillTimeout))
 	if err != nil {
 		return nil, errors.Join(err, cluster.Close())
 	}

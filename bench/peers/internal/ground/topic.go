@@ -18,6 +18,8 @@ const (
 	fillBuffered = 50_000
 	// fillMetadata lets the producer ask for a topic as soon as it is made: by default it would wait five seconds.
 	fillMetadata = 100 * time.Millisecond
+	// fillTimeout ends the wait for a broker that has died, as one does whose disk is full.
+	fillTimeout = time.Minute
 	// keys are how many different ones a topic has, uniformly distributed.
 	keys = 10_000
 	// smallest is the size of a value that holds a latency.
@@ -59,7 +61,7 @@ func (g *Ground) fill(ctx context.Context, f *Filled, t Topic) error {
 		return err
 	}
 	if err := g.produce(ctx, f.Name, t); err != nil {
-		return err
+		return fmt.Errorf("filling the topic of %d records: %w (the broker's log may say more; is there room on the disk?)", t.Records, err)
 	}
 	starts, err := g.admin.ListStartOffsets(ctx, f.Name)
 	if err != nil {
