@@ -166,7 +166,7 @@ func (o *oracle) push(l *simLane, n int) {
 	o.mu.Unlock()
 	if o.quick && o.batch == 1 { // as if all of the lane's items had been quick
 		l.Lane.part.mu.Lock()
-		l.Lane.chunk = maxChunk
+		l.chunk = maxChunk
 		l.Lane.part.mu.Unlock()
 	}
 	full := l.Push(first, recs)
