@@ -146,7 +146,7 @@ func (s *Store) write(g *group) (p *plan, err error) {
 			return errors.Join(err, b.Close())
 		}
 		s.o.hook("commit")
-		if err := b.Commit(pebble.Sync); err != nil {
+		if err := s.sync(b); err != nil {
 			return err // the batch is Pebble's
 		}
 		// Should the logger have been told of a fatal error that was not passed on, nothing of this counts.
@@ -156,6 +156,12 @@ func (s *Store) write(g *group) (p *plan, err error) {
 		return b.Close()
 	})
 	return p, err
+}
+
+func (s *Store) sync(b *pebble.Batch) error {
+	s.logMu.Lock()
+	defer s.logMu.Unlock() // also where Pebble panics
+	return b.Commit(pebble.Sync)
 }
 
 func (s *Store) fill(b *pebble.Batch, g *group, p *plan) error {

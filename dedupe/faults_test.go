@@ -196,6 +196,56 @@ func TestAFullDiskHoldsAndReleases(t *testing.T) {
 	}
 }
 
+// TestASyncFailsWhileATableIsTakenIn (C5): the log of a group fails to be synced just before the sealer ends that log. Pebble panics at
+// such an end in a way that no one can recover from, so it must not get there: the store is reopened, and goes on.
+func TestASyncFailsWhileATableIsTakenIn(t *testing.T) {
+	h := newHands()
+	o := options(h)
+	o.partSize = 500
+	var failing atomic.Bool
+	o.FS = crashfs.Asking(o.FS, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		sync := op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData
+		if sync && strings.HasSuffix(op.Path, ".log") && failing.Load() {
+			return syscall.EIO
+		}
+		return nil
+	}))
+	ingesting, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	o.hook = func(point string) {
+		if point == "ingest" {
+			once.Do(func() {
+				close(ingesting)
+				<-goOn
+			})
+		}
+	}
+	states := make(chan error, 1000)
+	o.OnState = func(err error) { states <- err }
+	s := open(t, "d", o)
+	var done []Completion
+	for i := range 500 {
+		done = append(done, Completion{Claim: claim(t, s, key(s, i), 1, Mine)})
+	}
+	s.Mark(done)
+	<-ingesting
+	failing.Store(true)
+	s.Mark([]Completion{{Claim: claim(t, s, key(s, 500), 1, Mine)}})
+	if err := <-states; !errors.Is(err, syscall.EIO) {
+		t.Fatalf("the state is %v", err)
+	}
+	failing.Store(false)
+	close(goOn)
+	flush(t, s)
+	settle(s)
+	if got := s.Stats(); got.Reopened != 1 || got.Seals == 0 {
+		t.Errorf("%d reopens, %d seals", got.Reopened, got.Seals)
+	}
+	for i := range 501 {
+		claim(t, s, key(s, i), 1, Seen)
+	}
+}
+
 // TestAReadErrorIsNoAnswer (C5): a key whose rows cannot be read is neither seen nor new, and not held.
 func TestAReadErrorIsNoAnswer(t *testing.T) {
 	h := newHands()

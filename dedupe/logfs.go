@@ -14,12 +14,14 @@ import (
 // what failed is tried again until it succeeds. The store counts as unable to write meanwhile.
 //
 // A sync that failed must not be tried again: the system may have dropped what it could not write, and the next
-// sync would succeed. In the middle of a log, Pebble reports it to the commit, and the store is reopened. At the end of one,
-// it would end the process, so the goroutine stops there, and the process is told to end (fatalf).
+// sync would succeed. In the middle of a log, Pebble reports it to the commit, and the store is reopened; until it is, nobody
+// ends that log (Store.endLog). At the end of one, it would end the process, so the goroutine stops there, and the process is
+// told to end (fatalf).
 type logFS struct {
 	vfs.FS
 	s      *Store
 	in     atomic.Bool // the database is in use
+	failed atomic.Bool // a sync failed since it was opened
 	closed chan struct{}
 }
 
@@ -153,9 +155,34 @@ func (f *logFile) sync(do func() error) error {
 	}
 	if err != nil {
 		f.poisoned.CompareAndSwap(nil, &err)
-		if at, ours := f.fs.s.health.owners.Load(goroutine()); ours && at != atDoor && f.fs.in.Load() {
-			f.fs.s.stopHere(err)
-		}
+		f.fs.failed.Store(true)
+		f.stopAtEnd(err)
 	}
 	return err
+}
+
+// stopAtEnd stops the goroutine that ends a log whose sync failed. It is one of ours: Pebble's own only write and sync.
+func (f *logFile) stopAtEnd(err error) {
+	if at, ours := f.fs.s.health.owners.Load(goroutine()); ours && at != atDoor && f.fs.in.Load() {
+		f.fs.s.stopHere(err)
+	}
+}
+
+// Close comes after the last sync. Where that was done, and where an earlier one failed, on another goroutine, Pebble knows
+// whether the log is whole; an error of closing is no news, and would be taken for one.
+func (f *logFile) Close() error {
+	err := f.File.Close()
+	if p := f.poisoned.Load(); p != nil {
+		f.stopAtEnd(*p)
+	}
+	if f.fs.in.Load() {
+		return nil
+	}
+	return err
+}
+
+// Stat is asked of a log that is used again, before it is begun.
+func (f *logFile) Stat() (info vfs.FileInfo, err error) {
+	err = f.fs.insist(func() (err error) { info, err = f.File.Stat(); return err })
+	return info, err
 }

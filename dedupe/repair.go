@@ -78,6 +78,7 @@ func (s *Store) pause(d time.Duration) {
 func (s *Store) adopt(l *loaded) {
 	s.dbMu.Lock()
 	s.db = l.db
+	s.logs.failed.Store(false)
 	s.logs.in.Store(true)
 	s.iters.epoch.Add(1)
 	s.dbMu.Unlock()

@@ -44,6 +44,8 @@ func (f *failingFile) Sync() error {
 	return nil
 }
 
+func (f *failingFile) Close() error { return nil }
+
 // TestAFailedSyncIsNotTriedAgain (C5): what the log lost in a sync that failed is not there after one that succeeds, so the log takes
 // no more: each later sync fails, too.
 func TestAFailedSyncIsNotTriedAgain(t *testing.T) {
@@ -59,4 +61,72 @@ func TestAFailedSyncIsNotTriedAgain(t *testing.T) {
 	if err := log.Sync(); !errors.Is(err, syscall.EIO) {
 		t.Errorf("a later sync: %v", err)
 	}
+}
+
+// worn is a file whose closing and first Stat fail, as a network's file system may let them.
+type worn struct {
+	vfs.File
+	stats int
+}
+
+func (f *worn) Close() error { return syscall.ENOSPC }
+
+func (f *worn) Stat() (vfs.FileInfo, error) {
+	if f.stats++; f.stats == 1 {
+		return nil, syscall.EIO
+	}
+	return nil, nil
+}
+
+// TestTheEndOfALogIsNoPanic (C5): Pebble would panic at an error of what it does to begin and to end a log. While the database is in
+// use it sees none: Stat is tried again, and closing what was synced cannot lose anything. While it is opened and closed, it does.
+func TestTheEndOfALogIsNoPanic(t *testing.T) {
+	o, err := options(newHands()).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStore("d", o)
+	if err := s.logs.wrap(&worn{}).Close(); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("not in use: closing says %v", err)
+	}
+	if _, err := s.logs.wrap(&worn{}).Stat(); !errors.Is(err, syscall.EIO) {
+		t.Errorf("not in use: Stat says %v", err)
+	}
+	s.logs.in.Store(true)
+	if err := s.logs.wrap(&worn{}).Close(); err != nil {
+		t.Errorf("in use: closing says %v", err)
+	}
+	file := &worn{}
+	if _, err := s.logs.wrap(file).Stat(); err != nil || file.stats != 2 {
+		t.Errorf("in use: Stat says %v after %d", err, file.stats)
+	}
+}
+
+// TestALogWhoseSyncFailedIsNotEnded (C5): should one of ours come to its end all the same, it stops there, and the process is told.
+func TestALogWhoseSyncFailedIsNotEnded(t *testing.T) {
+	o, err := options(newHands()).withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newStore("d", o)
+	s.logs.in.Store(true)
+	log := s.logs.wrap(&failingFile{})
+	if err := log.Sync(); !errors.Is(err, syscall.EIO) { // Pebble's goroutine
+		t.Fatal(err)
+	}
+	wentOn := make(chan struct{})
+	go func() {
+		defer s.health.own(atTables)()
+		_ = log.Close()
+		close(wentOn)
+	}()
+	select {
+	case <-s.health.dead:
+	case <-wentOn:
+		t.Fatal("it went on")
+	}
+	if err := *s.health.fatal.Load(); !errors.Is(err, ErrFatal) || !errors.Is(err, syscall.EIO) {
+		t.Error(err)
+	}
+	parked.Add(-1) // it holds nothing that others wait for
 }

@@ -212,7 +212,18 @@ func (s *Store) excise(span pebble.KeyRange) error {
 		return err
 	}
 	s.o.hook("excise")
-	return s.db.Excise(context.Background(), span)
+	return s.endLog(func() error { return s.db.Excise(context.Background(), span) })
+}
+
+// endLog does something in which Pebble ends its log, unless a sync of that log failed: then Pebble would panic, and as it lets go of
+// a lock that it does not hold, the Go runtime would end the process. The committer reopens the store, and it is tried again.
+func (s *Store) endLog(do func() error) error {
+	s.logMu.Lock()
+	defer s.logMu.Unlock()
+	if s.logs.failed.Load() {
+		return ErrUnavailable
+	}
+	return do()
 }
 
 // sealPart writes the marks of a part as sorted rows into a table of its own, and in one step brings it in and removes the
@@ -225,7 +236,10 @@ func (s *Store) sealPart(b *bucket, p *part) error {
 		return fmt.Errorf("writing a table of marks: %w", err)
 	}
 	s.o.hook("ingest")
-	if _, err := s.db.IngestAndExcise(context.Background(), []string{path}, nil, nil, partSpan(arrivalPrefix, b.serial, p.no)); err != nil {
+	if err := s.endLog(func() error {
+		_, err := s.db.IngestAndExcise(context.Background(), []string{path}, nil, nil, partSpan(arrivalPrefix, b.serial, p.no))
+		return err
+	}); err != nil {
 		_ = s.fs.Remove(path)
 		return fmt.Errorf("taking in a table of marks: %w", err)
 	}

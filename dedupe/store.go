@@ -22,6 +22,9 @@ type Store struct {
 	schema schema
 	clock  *clock
 
+	// logMu is held while a group is synced, and while a table is taken in, which ends the log: see endLog.
+	logMu sync.Mutex
+
 	// dbMu is held for reading by whoever uses db, and for writing to take it away or bring it back.
 	dbMu  sync.RWMutex
 	db    *pebble.DB
