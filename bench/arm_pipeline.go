@@ -15,13 +15,14 @@ import (
 // pipeline is workers and tracker, fed by the client's decoder; or the decoder alone.
 type pipeline struct {
 	idleRunner
-	j    *job
-	m    *meter
-	d    *decoder
-	n    atomic.Int64 // decoded, where nothing else is done
-	pool *workers.Pool[*kgo.Record]
-	subs []*settling
-	low  chan struct{}
+	j       *job
+	m       *meter
+	d       *decoder
+	n       atomic.Int64 // decoded, where nothing else is done
+	pool    *workers.Pool[*kgo.Record]
+	subs    []*settling
+	records recordpool.Pool
+	low     chan struct{}
 }
 
 // settling is a partition of it.
@@ -40,7 +41,8 @@ func newPipeline(j *job, m *meter) (*pipeline, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pipeline{j: j, m: m, d: newDecoder(b, []kgo.Pool{&recordpool.Pool{}}), low: make(chan struct{}, 1)}
+	p := &pipeline{j: j, m: m, low: make(chan struct{}, 1)}
+	p.d = newDecoder(b, []kgo.Pool{&p.records})
 	if j.Arm == ArmDecode {
 		return p, nil
 	}
@@ -49,7 +51,7 @@ func newPipeline(j *job, m *meter) (*pipeline, error) {
 		Key:       func(r **kgo.Record) []byte { return (*r).Key },
 		Handle:    p.handle,
 		Completed: completed,
-		Release:   func(r **kgo.Record) { (*r).Recycle() },
+		Release:   p.records.Release,
 		Low:       p.wake,
 	})
 	order := map[engine.Order]workers.Order{engine.OrderKey: workers.ByKey, engine.OrderPartition: workers.ByPartition}[j.Case.Order]
@@ -123,6 +125,11 @@ func (p *pipeline) feed(ctx context.Context) error {
 			f := p.d.next(int32(i))
 			if f.Err != nil {
 				return f.Err
+			}
+			for recs := f.Records; len(recs) > 0; {
+				batch := recordpool.Batch(recs)
+				p.records.Lend(batch)
+				recs = recs[len(batch):]
 			}
 			first, err := s.t.AddRange(f.Records[0].Offset, len(f.Records), -1)
 			if err != nil {

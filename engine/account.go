@@ -1,6 +1,9 @@
 package engine
 
-import "github.com/gaplesshq/gapless/tracker"
+import (
+	"github.com/gaplesshq/gapless/internal/recordpool"
+	"github.com/gaplesshq/gapless/tracker"
+)
 
 // account forgets slices whose records are all finished, copies the leftovers of those that are mostly finished, and returns
 // the bytes that the partition still pins.
@@ -36,7 +39,7 @@ func (e *Engine) account(ep *epoch) int64 {
 	}
 	ep.bytes = sum
 	if leftover > e.cfg.PartitionBytes/8 {
-		ep.copyLeftovers()
+		ep.copyLeftovers(&e.records)
 	}
 	return ep.bytes
 }
@@ -46,7 +49,7 @@ const leftoverShare = 8
 
 // copyLeftovers gives the waiting records of mostly finished slices memory of their own, so that they no longer pin their
 // fetch. Running ones belong to their handler and can't be copied: their slice counts whole until they return. ep.mu is held.
-func (ep *epoch) copyLeftovers() {
+func (ep *epoch) copyLeftovers(records *recordpool.Pool) {
 	var from tracker.Seq // of what is to be copied; behind a stuck record of their key many wait that are copied already
 	for i := len(ep.slices) - 1; i >= 0; i-- {
 		if s := &ep.slices[i]; s.leftover && !s.copied {
@@ -69,7 +72,7 @@ func (ep *epoch) copyLeftovers() {
 		}
 		if rec := *in.Item; rec.Context != nil { // still the fetch's
 			*in.Item = cloneRecord(rec)
-			rec.Recycle()
+			records.ReleaseOne(rec)
 		}
 		f := copies[i]
 		copies[i] = found{f.bytes + sizeOf(*in.Item), f.waiting + 1, max(f.last, tracker.Seq(in.Number))}

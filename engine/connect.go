@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"regexp"
 	"strings"
 	"sync"
@@ -129,7 +130,7 @@ func (c *Config) consumerOpts(e *Engine) ([]kgo.Opt, error) {
 		kgo.FetchMaxPartitionBytes(c.FetchMaxPartitionBytes),
 		kgo.FetchMaxWait(c.FetchMaxWait),
 		kgo.MaxDecompressBatchBytes(int(c.FetchMaxBatchBytes)),
-		kgo.WithPools(&recordpool.Pool{}),
+		kgo.WithPools(&e.records),
 		kgo.WithHooks(&e.clock),
 	)
 	opts = append(opts, c.balancerOpts()...)
@@ -162,6 +163,19 @@ func newClient(opts ...kgo.Opt) (*kgo.Client, error) {
 }
 
 var clients sync.Mutex
+
+// lender is the pool, if it may lend the records that the client gives: by their contexts it knows them again, and a hook of the
+// embedder's for fetched records, as those for tracing are, may give them others.
+func lender(cl *kgo.Client, pool *recordpool.Pool) *recordpool.Pool {
+	hooks := reflect.ValueOf(cl.OptValue(kgo.WithHooks))
+	for i := range hooks.Len() {
+		switch hooks.Index(i).Interface().(type) {
+		case kgo.HookFetchRecordBuffered, kgo.HookFetchRecordUnbuffered:
+			return nil
+		}
+	}
+	return pool
+}
 
 func (c *Config) balancerOpts() []kgo.Opt {
 	var b kgo.GroupBalancer

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gaplesshq/gapless/internal/recordpool"
 	"github.com/gaplesshq/gapless/workers"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -22,6 +23,9 @@ type Engine struct {
 	cfg  Config
 	log  zerolog.Logger
 	pool *workers.Pool[*kgo.Record]
+
+	records recordpool.Pool  // what the client decodes into
+	lender  *recordpool.Pool // the same, or nil: see there
 
 	cl   *kgo.Client  // the group consumer
 	side *kgo.Client  // asks; neither consumes nor produces
@@ -136,7 +140,7 @@ func New(cfg Config) (*Engine, error) {
 		Handle:  e.handle,
 		// Called under the lane's lock.
 		Completed: e.settleChunk,
-		Release:   release,
+		Release:   e.records.Release,
 		Turn:      e.turn,
 		Left:      e.left,
 		Low:       func(*lane) { e.wakeFlow() },
@@ -150,10 +154,6 @@ func New(cfg Config) (*Engine, error) {
 	e.pool = workers.New(opts)
 	return e, nil
 }
-
-// release gives a record back to the fetch it came in. It is the one place where that happens for a record that went through
-// a lane; see docs/design.md, "Who owns a record".
-func release(rec **kgo.Record) { (*rec).Recycle() }
 
 // Run consumes until ctx ends, Stop is called or something fatal happens, and then drains, commits and leaves the group. It
 // returns nil after a clean stop, an *AbandonedError if handlers outlived the drain or outputs or dead letters could not be

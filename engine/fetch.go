@@ -59,7 +59,7 @@ func (e *Engine) deliver(d *delivery, topic string, p *kgo.FetchPartition) {
 	}
 	ep := e.lookup(topic, p.Partition)
 	if ep == nil || !ep.is(phaseActive) {
-		recycleAll(p.Records) // fetched for an assignment that has ended: the next owner gets them
+		e.records.Release(p.Records) // fetched for an assignment that has ended: the next owner gets them
 		return
 	}
 	ep.hwm.Store(p.HighWatermark)
@@ -74,7 +74,7 @@ func (e *Engine) deliver(d *delivery, topic string, p *kgo.FetchPartition) {
 	if ep.suspected {
 		var again bool
 		if ep, again = e.lift(ep); ep == nil || again {
-			recycleAll(p.Records)
+			e.records.Release(p.Records)
 			return
 		}
 	}
@@ -83,14 +83,14 @@ func (e *Engine) deliver(d *delivery, topic string, p *kgo.FetchPartition) {
 		// no longer is, so a new epoch begins (C4: within an epoch nothing goes backwards).
 		var again bool
 		if ep, again = e.renew(ep, p.Records[0].Offset, -1, "rewound"); ep == nil || again {
-			recycleAll(p.Records)
+			e.records.Release(p.Records)
 			return
 		}
 	} else if e.startsBeyond(ep, p.Records[0].Offset, next) {
-		recycleAll(p.Records)
+		e.records.Release(p.Records)
 		return
 	} else if p.LogStartOffset > next && p.Records[0].Offset > next && !e.overtaken(ep, next, p) {
-		recycleAll(p.Records)
+		e.records.Release(p.Records)
 		return
 	}
 	inherited := ep.before.Load() != nil
@@ -106,12 +106,12 @@ func (e *Engine) deliver(d *delivery, topic string, p *kgo.FetchPartition) {
 				break
 			}
 			ep.tr.Done(seq) // a marker is no work, but the frontier may pass it: lag reaches 0 behind a trailing one
-			recs[0].Recycle()
+			e.records.ReleaseOne(recs[0])
 			recs = recs[1:]
 			continue
 		}
 		ep.noteRun(recs[0].Offset, recs[0].LeaderEpoch)
-		s := stretchOf(recs)
+		s := stretchOf(recs, e.lender)
 		if err := d.add(ep.tr, &s); err != nil {
 			e.impossible(ep, recs, err)
 			break
@@ -170,17 +170,11 @@ func (e *Engine) startsBeyond(ep *epoch, first, start int64) bool {
 // broker that breaks the protocol; going on could lose records, so the engine stops.
 func (e *Engine) impossible(ep *epoch, recs []*kgo.Record, err error) {
 	if errors.Is(err, tracker.ErrClosed) {
-		recycleAll(recs)
+		e.records.Release(recs)
 		return
 	}
 	e.fail(fmt.Errorf("gapless: %s[%d]: records from offset %d on can't be tracked: %w", ep.topic, ep.partition, recs[0].Offset, err))
-	recycleAll(recs)
-}
-
-func recycleAll(recs []*kgo.Record) {
-	for _, r := range recs {
-		r.Recycle()
-	}
+	e.records.Release(recs)
 }
 
 // overtaken handles records that retention deleted before they were read: the one true loss (C9). It says whether to go on

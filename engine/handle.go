@@ -46,9 +46,13 @@ func (e *Engine) handle(t *task) {
 	r := &w.rec
 	a := attempt{t: t, ep: ep, r: r}
 	defer e.recovered(&a) // one for all of them: it costs as much as a handler that does little
+	plain := ep.plain()
 	for more := true; more; more = t.Next() {
-		a.it, a.claim = itemOf(t.Look(0)), dedupe.Claim{}
-		if !e.cleared(&a, w) {
+		a.it = itemOf(t.Look(0))
+		if a.claim.Held() {
+			a.claim = dedupe.Claim{}
+		}
+		if !(plain && a.it.st == nil) && !e.cleared(&a, w) {
 			continue
 		}
 		lend(&w.own, a.it.rec)
@@ -65,9 +69,16 @@ func (e *Engine) handle(t *task) {
 			err = ep.single.Handle(a.ctx, r)
 		}
 		a.running = false
+		if plain && err == nil && r.outs == nil && !ep.is(phaseClosed) { // what conclude would do, for nearly all
+			t.Mark(0)
+			continue
+		}
 		e.conclude(&a, err)
 	}
 }
+
+// plain says that a record of the epoch that comes for the first time may be handled, and is settled once it has been.
+func (ep *epoch) plain() bool { return ep.keys == nil && !ep.keyed && !ep.suspected }
 
 // attempt is the call of the handler that a worker is at.
 type attempt struct {

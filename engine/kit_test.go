@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/gaplesshq/gapless/internal/recordpool"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -28,6 +30,9 @@ func TestMain(m *testing.M) {
 	if childMain != nil {
 		childMain()
 		return
+	}
+	if flag.Parse(); flag.Lookup("test.bench").Value.String() == "" {
+		recordpool.LeastLoan = 1 // the batches of tests are small
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -226,6 +231,8 @@ func (m *member) stop() {
 	m.cancel()
 	if err := <-m.done; err != nil {
 		m.w.Errorf("Run: %v", err)
+	} else if n := m.e.records.Lent(); n > 0 { // C7
+		m.w.Errorf("of %d batches not all records were released", n)
 	}
 }
 

@@ -189,8 +189,11 @@ func (e *Engine) passSettled(ep *epoch, topicID [16]byte, fetched []stretch) (le
 // passIn appends what is left of a stretch to left.
 func (e *Engine) passIn(ep *epoch, before *window.Window, s stretch, left []stretch) []stretch {
 	var open stretch
+	passed := 0 // of the records right before this one
 	for i, r := range s.recs {
 		if !before.Settled(r.Offset, r.LeaderEpoch) {
+			e.records.Release(s.recs[i-passed : i])
+			passed = 0
 			if len(open.recs) == 0 {
 				open.first = s.first + tracker.Seq(i)
 			}
@@ -203,8 +206,9 @@ func (e *Engine) passIn(ep *epoch, before *window.Window, s stretch, left []stre
 			open = stretch{}
 		}
 		e.settle(ep, &item{rec: r, seq: s.first + tracker.Seq(i)}, settledEarlier)
-		r.Recycle()
+		passed++
 	}
+	e.records.Release(s.recs[len(s.recs)-passed:])
 	if len(open.recs) > 0 {
 		left = append(left, open)
 	}

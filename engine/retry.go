@@ -112,7 +112,7 @@ func (e *Engine) park(t *task, i int, ep *epoch, it *item, st *retryState, what 
 	st.ticket = t.Hold(i, st.rec, st)
 	st.mu.Unlock()
 	if old != st.rec {
-		old.Recycle()
+		e.records.ReleaseOne(old)
 	}
 	if !ep.hold(st) {
 		e.letGo(st)

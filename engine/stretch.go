@@ -1,14 +1,11 @@
 package engine
 
 import (
-	"encoding/binary"
-	"sync"
 	"unsafe"
 
 	"github.com/gaplesshq/gapless/internal/recordpool"
 	"github.com/gaplesshq/gapless/tracker"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // What the fetch loop has to know of the records that it hands over (whether there is a marker among them, where another leader epoch
@@ -25,57 +22,25 @@ type stretch struct {
 }
 
 // stretchOf takes the records up to the first one with another leader epoch or that is a control record. A batch is of one epoch, and a
-// marker is a batch of its own.
-func stretchOf(recs []*kgo.Record) stretch {
+// marker is a batch of its own. What it takes is lent by the pool, unless that is nil.
+func stretchOf(recs []*kgo.Record, pool *recordpool.Pool) stretch {
 	first, n := recs[0], 0
 	var s stretch
 	for n < len(recs) {
-		batch := batchOf(recs[n:])
+		batch := recordpool.Batch(recs[n:])
 		if n > 0 && (batch[0].LeaderEpoch != first.LeaderEpoch || batch[0].Attrs.IsControl()) {
 			break
 		}
 		s.bytes += sizeOfBatch(batch)
+		if pool != nil {
+			pool.Lend(batch)
+		}
 		n += len(batch)
 	}
 	s.recs = recs[:n:n]
 	s.dense = recs[n-1].Offset-first.Offset == int64(n-1) // the client gives none twice, and none before an earlier one
 	return s
 }
-
-// batchOf takes the records that are of the same batch of the log as the first: they lie side by side in a slab, and between the slabs
-// that the client gets from its pool there is always a gap. Records of the formats that had no leader epochs are in no slab, and neither
-// is one without a context, by which it would find back: such a one stands alone.
-func batchOf(recs []*kgo.Record) []*kgo.Record {
-	n := 1
-	if recs[0].Context != nil && recs[0].LeaderEpoch >= 0 && slabsAreBatches() {
-		for n < len(recs) && address(recs[n])-address(recs[n-1]) == unsafe.Sizeof(kgo.Record{}) {
-			n++
-		}
-	}
-	return recs[:n]
-}
-
-// slabsAreBatches says that the client decodes each batch into a slab of its own, as it does in the version that this was written for.
-// With one that does otherwise every record is looked at.
-var slabsAreBatches = sync.OnceValue(func() bool {
-	const nothing = "\x0c\x00\x00\x00\x01\x01\x00" // a record without a key and a value
-	var raw []byte
-	for offset := range int64(3) {
-		b := kmsg.RecordBatch{FirstOffset: offset, Magic: 2, NumRecords: 1, Records: []byte(nothing)}
-		at := len(raw)
-		raw = b.AppendTo(raw)
-		binary.BigEndian.PutUint32(raw[at+8:], uint32(len(raw)-at-12)) // its length
-	}
-	p, _ := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{DisableCRCValidation: true, Pools: []kgo.Pool{&recordpool.Pool{}}},
-		&kmsg.FetchResponseTopicPartition{RecordBatches: raw}, kgo.DefaultDecompressor(), nil)
-	recs := p.Records
-	for i := 1; i < len(recs); i++ {
-		if address(recs[i])-address(recs[i-1]) == unsafe.Sizeof(kgo.Record{}) {
-			return false
-		}
-	}
-	return len(recs) == 3
-})
 
 func address[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
 

@@ -20,13 +20,6 @@ type someBatch struct {
 	records []kmsg.Record
 }
 
-// The client that this is built with decodes batch by batch.
-func TestSlabsAreBatches(t *testing.T) {
-	if !slabsAreBatches() {
-		t.Fatal("the client lays batches side by side now, so that each record has to be looked at; see stretch.go")
-	}
-}
-
 func (b *someBatch) raw() []byte {
 	batch := kmsg.RecordBatch{
 		FirstOffset: b.first, PartitionLeaderEpoch: b.epoch, Magic: 2, ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1,
@@ -114,7 +107,7 @@ func TestStretchesAreWhatEachRecordSays(t *testing.T) {
 				size += sizeOf(rest[n])
 				headers += len(rest[n].Headers)
 			}
-			s := stretchOf(rest)
+			s := stretchOf(rest, nil)
 			if len(s.recs) != n || s.dense != dense {
 				t.Fatalf("a stretch from %d of %d records, dense: %v; it is of %d, %v", rest[0].Offset, len(s.recs), s.dense, n, dense)
 			}
@@ -124,7 +117,7 @@ func TestStretchesAreWhatEachRecordSays(t *testing.T) {
 			}
 			rest = rest[n:]
 		}
-		recycleAll(recs)
+		new(recordpool.Pool).Release(recs)
 	}
 }
 
@@ -157,7 +150,7 @@ func TestMovedRecordsAreAddedUp(t *testing.T) {
 			move(i, r)
 			want += sizeOf(r)
 		}
-		if s := stretchOf(recs); s.bytes != want {
+		if s := stretchOf(recs, nil); s.bytes != want {
 			t.Errorf("%s: they are said to pin %d bytes, and pin %d", name, s.bytes, want)
 		}
 	}

@@ -41,10 +41,10 @@ func TestCompleted(t *testing.T) {
 					}
 				}
 			},
-			Release: func(it *uint64) {
+			Release: func(items []uint64) {
 				mu.Lock()
 				defer mu.Unlock()
-				released = append(released, *it)
+				released = append(released, items...)
 			},
 		}
 		p := New(o)

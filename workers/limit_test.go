@@ -233,7 +233,7 @@ func TestNothingAllocated(t *testing.T) {
 			low := make(chan struct{}, 1)
 			p := New(Options[[]byte]{
 				Total: 4, Handle: func(*Task[[]byte]) {}, Key: func(it *[]byte) []byte { return *it },
-				Release: func(*[]byte) {}, Low: func(*Lane[[]byte]) { low <- struct{}{} },
+				Release: func([][]byte) {}, Low: func(*Lane[[]byte]) { low <- struct{}{} },
 				Turn: func(int, *Lane[[]byte], int, time.Duration) {},
 			})
 			l := p.Open(1, order, nil, 4096, 2048)

@@ -59,7 +59,11 @@ func newStage(t testing.TB, o Options[thing]) *stage {
 	s := &stage{t: t, gates: map[string]chan struct{}{}, holds: map[string]Ticket{}}
 	o.Key = thingKey
 	o.Handle = s.handle
-	o.Release = func(it *thing) { s.note(&s.released, it.name) }
+	o.Release = func(items []thing) {
+		for i := range items {
+			s.note(&s.released, items[i].name)
+		}
+	}
 	o.Low = func(*Lane[thing]) { s.mu.Lock(); s.lows++; s.mu.Unlock() }
 	s.Pool = New(o)
 	return s

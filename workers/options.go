@@ -74,10 +74,11 @@ type Options[T any] struct {
 	// nor gave back, before their keys' next items start, before they are released, and before Drained is closed. It runs under
 	// the lane's lock, once a chunk: it must be quick and must not call back into the pool. May be nil.
 	Completed func(l *Lane[T], done []Span)
-	// Release is called exactly once for each pushed item, when the pool has done its last read of it: after it was
+	// Release is called with each pushed item exactly once, when the pool has done its last read of it: after it was
 	// completed or finished, or when Close dropped it unrun. The item's memory may be reused from then on. (An item that
-	// Hold replaced is not released; see Task.Hold.) The pointer is good for the call only. May be nil.
-	Release func(item *T)
+	// Hold replaced is not released; see Task.Hold.) Items that ended together come together, those of a chunk mostly as they
+	// were pushed: what is done for many at once costs each of them little. The slice is good for the call only. May be nil.
+	Release func(items []T)
 	// Turn is called after each chunk: this worker handled n items of the lane in the given time. One sample a chunk is
 	// what latency statistics can have without a clock read for each record. May be nil.
 	Turn func(worker int, l *Lane[T], n int, elapsed time.Duration)

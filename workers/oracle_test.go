@@ -170,7 +170,13 @@ func (o *oracle) give(it *simItem) *simRec {
 	return it.rec
 }
 
-func (o *oracle) release(r **simRec) {
+func (o *oracle) release(items []*simRec) {
+	for i := range items {
+		o.releaseOne(&items[i])
+	}
+}
+
+func (o *oracle) releaseOne(r **simRec) {
 	it := (*r).item
 	(*r).key = []byte("spoilt by release")
 	o.mu.Lock()

@@ -95,10 +95,8 @@ func (e *errands[T]) do(pool *Pool[T]) {
 
 // release releases items and forgets them, so that what remembers them keeps nothing alive.
 func (p *Pool[T]) release(items []T) {
-	if p.o.Release != nil {
-		for i := range items {
-			p.o.Release(&items[i])
-		}
+	if p.o.Release != nil && len(items) > 0 {
+		p.o.Release(items)
 	}
 	clear(items)
 }

@@ -16,7 +16,10 @@ import (
 	"github.com/gaplesshq/gapless/engine"
 	"github.com/gaplesshq/gapless/integration/proof"
 	"github.com/gaplesshq/gapless/integration/torture/schedule"
+	"github.com/gaplesshq/gapless/internal/recordpool"
 )
+
+func init() { recordpool.LeastLoan = 1 } // the batches are small here
 
 // round runs one seed.
 func round(t *testing.T, seed uint64, f schedule.Faults) (v proof.Verdict, r *schedule.Round, log *schedule.Log, err error) {
