@@ -39,7 +39,7 @@ func (e *Engine) account(ep *epoch) int64 {
 	}
 	ep.bytes = sum
 	if leftover > e.cfg.PartitionBytes/8 {
-		ep.copyLeftovers(&e.records)
+		ep.copyLeftovers(e.records)
 	}
 	return ep.bytes
 }

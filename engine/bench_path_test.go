@@ -17,12 +17,12 @@ import (
 type fetcher struct {
 	batch   []byte
 	records int64 // in the batch
-	pool    recordpool.Pool
+	pool    *recordpool.Pool
 	next    [benchPartitions]int64
 }
 
 func newFetcher() *fetcher {
-	f := &fetcher{batch: keyedBatch()}
+	f := &fetcher{batch: keyedBatch(), pool: new(recordpool.Pool)}
 	f.records = int64(binary.BigEndian.Uint32(f.batch[57:]))
 	return f
 }
@@ -33,7 +33,7 @@ func (f *fetcher) fetch(partition int32) kgo.FetchPartition {
 	binary.BigEndian.PutUint64(raw, uint64(offset))
 	f.next[partition] += f.records
 	p, _ := kgo.ProcessFetchPartition(kgo.ProcessFetchPartitionOpts{
-		Topic: "t", Partition: partition, Offset: offset, DisableCRCValidation: true, Pools: []kgo.Pool{&f.pool},
+		Topic: "t", Partition: partition, Offset: offset, DisableCRCValidation: true, Pools: []kgo.Pool{f.pool},
 	}, &kmsg.FetchResponseTopicPartition{Partition: partition, RecordBatches: raw, HighWatermark: f.next[partition], LogStartOffset: -1}, nil, nil)
 	return p
 }
@@ -72,6 +72,7 @@ func enginePath(b *testing.B, f *fetcher, order Order, batch, polls int) float64
 	if err != nil {
 		b.Fatal(err)
 	}
+	e.records, e.lender = f.pool, f.pool
 	var eps []*epoch
 	for partition := range int32(benchPartitions) {
 		ep := e.assign(tp{"t", partition}, Owner{MemberID: "m"})

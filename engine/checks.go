@@ -47,7 +47,7 @@ func (e *Engine) connect(ctx context.Context) error {
 			if cl, err = newClient(append(opts, kgo.WithContext(life))...); err != nil {
 				err = fmt.Errorf("gapless: %w", err)
 			} else {
-				e.lender = lender(cl, &e.records)
+				e.lender = lender(cl, e.records)
 			}
 			e.mu.Lock() // its callbacks may run already
 			e.cl = cl

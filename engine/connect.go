@@ -130,7 +130,7 @@ func (c *Config) consumerOpts(e *Engine) ([]kgo.Opt, error) {
 		kgo.FetchMaxPartitionBytes(c.FetchMaxPartitionBytes),
 		kgo.FetchMaxWait(c.FetchMaxWait),
 		kgo.MaxDecompressBatchBytes(int(c.FetchMaxBatchBytes)),
-		kgo.WithPools(&e.records),
+		kgo.WithPools(e.records),
 		kgo.WithHooks(&e.clock),
 	)
 	opts = append(opts, c.balancerOpts()...)

@@ -24,7 +24,7 @@ type Engine struct {
 	log  zerolog.Logger
 	pool *workers.Pool[*kgo.Record]
 
-	records recordpool.Pool  // what the client decodes into
+	records *recordpool.Pool // what the client decodes into
 	lender  *recordpool.Pool // the same, or nil: see there
 
 	cl   *kgo.Client  // the group consumer
@@ -125,6 +125,7 @@ func New(cfg Config) (*Engine, error) {
 		stopC:     make(chan struct{}),
 		hardC:     make(chan struct{}),
 		done:      make(chan struct{}),
+		records:   new(recordpool.Pool),
 	}
 	if cfg.HideKeys {
 		e.hider = newKeyHider()
@@ -140,7 +141,7 @@ func New(cfg Config) (*Engine, error) {
 		Handle:  e.handle,
 		// Called under the lane's lock.
 		Completed: e.settleChunk,
-		Release:   e.records.Release,
+		Release:   func(recs []*kgo.Record) { e.records.Release(recs) },
 		Turn:      e.turn,
 		Left:      e.left,
 		Low:       func(*lane) { e.wakeFlow() },

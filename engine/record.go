@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"context"
 	"reflect"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -79,14 +81,17 @@ func cloneRecord(r *kgo.Record) *kgo.Record {
 
 // lend is *to = *from, the copy of the struct that a handler gets. While the collector marks, it is told of each pointer that is
 // written, and for whole structs at length, which made this the dearest part of a record's way. So what is as it was is left alone:
-// from one record to the next the topic is the same, often the millisecond, and mostly there are no headers.
+// from one record to the next the topic and the context are the same, often the millisecond, and mostly there are no headers.
 func lend(to, from *kgo.Record) {
 	if !knownFields {
 		*to = *from
 		return
 	}
-	if to.Topic != from.Topic {
+	if unsafe.StringData(to.Topic) != unsafe.StringData(from.Topic) || len(to.Topic) != len(from.Topic) {
 		to.Topic = from.Topic
+	}
+	if *words(&to.Context) != *words(&from.Context) {
+		to.Context = from.Context
 	}
 	if to.Headers != nil || from.Headers != nil {
 		to.Headers = from.Headers
@@ -94,10 +99,13 @@ func lend(to, from *kgo.Record) {
 	if to.Timestamp != from.Timestamp {
 		to.Timestamp = from.Timestamp
 	}
-	to.Key, to.Value, to.Context = from.Key, from.Value, from.Context
+	to.Key, to.Value = from.Key, from.Value
 	to.Partition, to.Offset, to.LeaderEpoch = from.Partition, from.Offset, from.LeaderEpoch
 	to.Attrs, to.ProducerEpoch, to.ProducerID = from.Attrs, from.ProducerEpoch, from.ProducerID
 }
+
+// words are the two words of an interface: the same ones are the same value, and to compare them takes no call.
+func words(c *context.Context) *[2]uintptr { return (*[2]uintptr)(unsafe.Pointer(c)) }
 
 // knownFields says that the client's records have the fields that lend copies, and no others: a later client may add some.
 var knownFields = reflect.TypeFor[kgo.Record]().NumField() == 12
