@@ -52,7 +52,7 @@ func (e *Engine) handle(t *task) {
 		if a.claim.Held() {
 			a.claim = dedupe.Claim{}
 		}
-		if !(plain && a.it.st == nil) && !e.cleared(&a, w) {
+		if (!plain || a.it.st != nil) && !e.cleared(&a, w) {
 			continue
 		}
 		lend(&w.own, a.it.rec)
