@@ -51,8 +51,11 @@ func (s *Store) commit() {
 	}
 }
 
-// idleWork says whether an empty group is worth writing: a bucket has ended, or the disk was full.
+// idleWork says whether an empty group is worth writing: a bucket has ended, the disk was full, or the store has to be reopened.
 func (s *Store) idleWork() bool {
+	if s.logs.failed.Load() {
+		return true
+	}
 	if s.health.background() {
 		s.dbMu.RLock()
 		if s.db != nil {

@@ -196,53 +196,130 @@ func TestAFullDiskHoldsAndReleases(t *testing.T) {
 	}
 }
 
-// TestASyncFailsWhileATableIsTakenIn (C5): the log of a group fails to be synced just before the sealer ends that log. Pebble panics at
-// such an end in a way that no one can recover from, so it must not get there: the store is reopened, and goes on.
-func TestASyncFailsWhileATableIsTakenIn(t *testing.T) {
-	h := newHands()
-	o := options(h)
-	o.partSize = 500
-	var failing atomic.Bool
-	o.FS = crashfs.Asking(o.FS, errorfs.InjectorFunc(func(op errorfs.Op) error {
+// TestASyncFailsBeforeTheLogEnds (C5): the log of a group fails to be synced just before something else ends that log: the sealer, who
+// takes a table in, or an operator's Compact. Pebble panics at such an end in a way that no one can recover from, so it must not get
+// there: the store is reopened, and goes on.
+func TestASyncFailsBeforeTheLogEnds(t *testing.T) {
+	for _, at := range []string{"ingest", "compact"} {
+		t.Run(at, func(t *testing.T) {
+			h := newHands()
+			o := options(h)
+			o.partSize = 500
+			var failing atomic.Bool
+			o.FS = crashfs.Asking(o.FS, failingSyncs(&failing))
+			there, goOn := make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			o.hook = func(point string) {
+				if point == at {
+					once.Do(func() {
+						close(there)
+						<-goOn
+					})
+				}
+			}
+			states := make(chan error, 1000)
+			o.OnState = func(err error) { states <- err }
+			s := open(t, "d", o)
+			var done []Completion
+			for i := range 500 {
+				done = append(done, Completion{Claim: claim(t, s, key(s, i), 1, Mine)})
+			}
+			s.Mark(done)
+			compacted := make(chan error, 1)
+			if at == "compact" {
+				flush(t, s)
+				settle(s) // the sealer is at no end of a log
+				go func() { compacted <- s.Compact(t.Context()) }()
+			} else {
+				compacted <- ErrUnavailable
+			}
+			<-there
+			failing.Store(true)
+			s.Mark([]Completion{{Claim: claim(t, s, key(s, 500), 1, Mine)}})
+			if err := <-states; !errors.Is(err, syscall.EIO) {
+				t.Fatalf("the state is %v", err)
+			}
+			failing.Store(false)
+			close(goOn)
+			if err := <-compacted; !errors.Is(err, ErrUnavailable) {
+				t.Errorf("Compact says %v", err)
+			}
+			flush(t, s)
+			settle(s)
+			if got := s.Stats(); got.Reopened != 1 || got.Seals == 0 {
+				t.Errorf("%d reopens, %d seals", got.Reopened, got.Seals)
+			}
+			for i := range 501 {
+				claim(t, s, key(s, i), 1, Seen)
+			}
+		})
+	}
+}
+
+// failingSyncs fails the syncs of logs while it is asked to.
+func failingSyncs(failing *atomic.Bool) errorfs.Injector {
+	return errorfs.InjectorFunc(func(op errorfs.Op) error {
 		sync := op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData
 		if sync && strings.HasSuffix(op.Path, ".log") && failing.Load() {
 			return syscall.EIO
 		}
 		return nil
-	}))
-	ingesting, goOn := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	o.hook = func(point string) {
-		if point == "ingest" {
-			once.Do(func() {
-				close(ingesting)
-				<-goOn
-			})
-		}
-	}
-	states := make(chan error, 1000)
-	o.OnState = func(err error) { states <- err }
-	s := open(t, "d", o)
-	var done []Completion
-	for i := range 500 {
-		done = append(done, Completion{Claim: claim(t, s, key(s, i), 1, Mine)})
-	}
-	s.Mark(done)
-	<-ingesting
-	failing.Store(true)
-	s.Mark([]Completion{{Claim: claim(t, s, key(s, 500), 1, Mine)}})
-	if err := <-states; !errors.Is(err, syscall.EIO) {
-		t.Fatalf("the state is %v", err)
-	}
-	failing.Store(false)
-	close(goOn)
-	flush(t, s)
-	settle(s)
-	if got := s.Stats(); got.Reopened != 1 || got.Seals == 0 {
-		t.Errorf("%d reopens, %d seals", got.Reopened, got.Seals)
-	}
-	for i := range 501 {
-		claim(t, s, key(s, i), 1, Seen)
+	})
+}
+
+// TestNobodySawTheSyncFail (C5): a sync of the log failed, and no group waited for it. With nothing to write, or with so much that the
+// committer waits for the sealer, who waits for another log, the store is reopened all the same.
+func TestNobodySawTheSyncFail(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		t.Run(fmt.Sprint("full=", full), func(t *testing.T) {
+			h := newHands()
+			o := options(h)
+			o.partSize, o.MaxGroup = 100, 100
+			there, goOn := make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			o.hook = func(point string) {
+				if point == "ingest" && full {
+					once.Do(func() {
+						close(there)
+						<-goOn
+					})
+				}
+			}
+			s := open(t, "d", o)
+			n := 0
+			mark100 := func() {
+				var done []Completion
+				for range 100 {
+					done = append(done, Completion{Claim: claim(t, s, key(s, n), 1, Mine)})
+					n++
+				}
+				s.Mark(done)
+			}
+			for range mostUnsealed + 1 {
+				mark100()
+				flush(t, s)
+			}
+			if full {
+				<-there
+				mark100() // waits for room
+			} else {
+				settle(s)
+			}
+			s.logs.failed.Store(true)
+			if full {
+				close(goOn)
+			} else {
+				s.q.poke()
+			}
+			flush(t, s)
+			settle(s)
+			if got := s.Stats().Reopened; got != 1 {
+				t.Errorf("%d reopens", got)
+			}
+			for i := range n {
+				claim(t, s, key(s, i), 1, Seen)
+			}
+		})
 	}
 }
 

@@ -15,8 +15,8 @@ import (
 //
 // A sync that failed must not be tried again: the system may have dropped what it could not write, and the next
 // sync would succeed. In the middle of a log, Pebble reports it to the commit, and the store is reopened; until it is, nobody
-// ends that log (Store.endLog). At the end of one, it would end the process, so the goroutine stops there, and the process is
-// told to end (fatalf).
+// ends that log (Store.endLog). At the end of one, or where Pebble notes a table in one, it would end the process, so the
+// goroutine stops there, and the process is told to end (fatalf).
 type logFS struct {
 	vfs.FS
 	s      *Store
@@ -143,6 +143,7 @@ func (f *logFile) SyncData() error { return f.sync(f.File.SyncData) }
 func (f *logFile) SyncTo(length int64) (full bool, err error) {
 	if full, err = f.File.SyncTo(length); err != nil {
 		f.poisoned.CompareAndSwap(nil, &err)
+		f.fs.failed.Store(true)
 		return false, nil
 	}
 	return full, nil

@@ -106,6 +106,8 @@ func (c *sealer) finish(j job) {
 	c.poke()
 }
 
+var errLogFailed = fmt.Errorf("%w: a sync of the log failed", ErrUnavailable)
+
 // room waits until few enough parts are unsealed for another to be filled.
 func (c *sealer) room(s *Store) error {
 	for {
@@ -119,6 +121,9 @@ func (c *sealer) room(s *Store) error {
 		c.mu.Unlock()
 		if err := s.health.fatal.Load(); err != nil {
 			return *err
+		}
+		if s.logs.failed.Load() { // nothing is sealed until the store has been reopened
+			return errLogFailed
 		}
 		if n <= mostUnsealed || s.q.closing.Load() {
 			return nil
@@ -221,6 +226,7 @@ func (s *Store) endLog(do func() error) error {
 	s.logMu.Lock()
 	defer s.logMu.Unlock()
 	if s.logs.failed.Load() {
+		s.q.poke()
 		return ErrUnavailable
 	}
 	return do()

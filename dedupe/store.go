@@ -22,7 +22,7 @@ type Store struct {
 	schema schema
 	clock  *clock
 
-	// logMu is held while a group is synced, and while a table is taken in, which ends the log: see endLog.
+	// logMu is held while a group is synced, and while the log is ended: see endLog.
 	logMu sync.Mutex
 
 	// dbMu is held for reading by whoever uses db, and for writing to take it away or bring it back.
@@ -198,7 +198,12 @@ func (s *Store) detach(flush bool) (err error) {
 // flush writes what Pebble has in memory to tables.
 func (s *Store) flush(db *pebble.DB) error {
 	defer s.health.own(atTables)()
-	return db.Flush()
+	var done <-chan struct{}
+	err := s.endLog(func() (err error) { done, err = db.AsyncFlush(); return err })
+	if err == nil {
+		<-done
+	}
+	return err
 }
 
 // within runs f and waits so long for it. A panic of f is an error.

@@ -26,6 +26,7 @@ func (p *Pool) Lend(batch []*kgo.Record) {
 	if !ok || &s.recs[0] != batch[0] {
 		return
 	}
+	p.lends.Store(true)
 	s.out.Store(int64(n))
 	p.loans.Store(batch[0].Context, s)
 }
@@ -55,12 +56,22 @@ func (p *Pool) release(recs []*kgo.Record) {
 	if batch == nil {
 		return
 	}
-	lent, ok := p.loans.Load(batch)
-	if !ok {
+	var lent any
+	if p.lends.Load() { // else it may be a context of which there can't be a map
+		lent, _ = p.loans.Load(batch)
+	}
+	if lent == nil {
 		for _, r := range recs {
 			r.Recycle()
 		}
 		return
+	}
+	if checked {
+		for _, r := range recs {
+			if r.Context != batch {
+				panic("recordpool: a record is given back twice")
+			}
+		}
 	}
 	clear(unsafe.Slice(recs[0], len(recs)))
 	if s := lent.(*slab); s.out.Add(-int64(len(recs))) == 0 {

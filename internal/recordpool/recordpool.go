@@ -20,9 +20,10 @@ import (
 type Pool struct {
 	mu      sync.Mutex
 	classes [poolClasses]slabs
-	held    int      // records in all
-	gets    int      // since the last trim
-	loans   sync.Map // of *slab, by the context that the client gave its records
+	held    int         // records in all
+	gets    int         // since the last trim
+	lends   atomic.Bool // something was lent
+	loans   sync.Map    // of *slab, by the context that the client gave its records
 }
 
 // slab is memory for records. Behind those that the client asked for there is always one more, whose context is the slab: who has come to
