@@ -199,6 +199,7 @@ func TestAFullDiskHoldsAndReleases(t *testing.T) {
 // TestASyncFailsBeforeTheLogEnds (C5): the log of a group fails to be synced just before something else ends that log: the sealer, who
 // takes a table in, or an operator's Compact. Pebble panics at such an end in a way that no one can recover from, so it must not get
 // there: the store is reopened, and goes on.
+// Beside cockroachdb/pebble#270, where a full disk ended the process.
 func TestASyncFailsBeforeTheLogEnds(t *testing.T) {
 	for _, at := range []string{"ingest", "compact"} {
 		t.Run(at, func(t *testing.T) {
