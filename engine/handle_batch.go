@@ -143,7 +143,7 @@ func (s *batchState) takeOuts(j int) []*kgo.Record {
 // gather fills the batch with the records of the task that may be handled now.
 func (e *Engine) gather(t *task, ep *epoch, w *workerState, n int) {
 	byPartition := e.cfg.Order == OrderPartition
-	special := ep.keyed || ep.suspected || ep.keys != nil
+	special := !ep.plain()
 	for i := range n {
 		it := itemOf(t.Look(i))
 		var claim dedupe.Claim

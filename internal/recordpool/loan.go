@@ -6,9 +6,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// To recycle a record by the client's own way costs as much as all else that is done for it behind the decoder: its slab is looked up in
-// its context, its memory cleared by itself, with a word to the collector where that marks, and the slab's count lowered by an atomic
-// operation. A loan does that for all records that come back together.
+// To recycle a record by the client's own way is a good part of what it costs behind the decoder (docs/performance.md): its slab is looked
+// up in its context, its memory cleared by itself, with a word to the collector where that marks, and the slab's count lowered by an
+// atomic operation. A loan does that for all records that come back together.
 
 // LeastLoan is the least batch that is worth a loan, which costs as much as to recycle some ten records. Tests lower it.
 var LeastLoan = 64
