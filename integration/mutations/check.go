@@ -14,19 +14,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 )
 
 // tree is the source that mutations are put into.
 type tree struct {
-	root  string
-	tags  string
-	fset  *token.FileSet
-	pkgs  map[string]*listed // by import path
-	files map[string]*ast.File
-	imp   types.Importer
+	root     string
+	tags     string
+	fset     *token.FileSet
+	pkgs     map[string]*listed // by import path
+	files    map[string]*ast.File
+	outlines map[string]*ast.File // files without the bodies of their functions
+	imp      types.Importer
 }
 
 // listed is what go list says of a package.
@@ -65,7 +65,7 @@ func (t *tree) list(dirs []string) error {
 	if err != nil {
 		return fmt.Errorf("go list: %w", err)
 	}
-	t.pkgs, t.files, t.fset = map[string]*listed{}, map[string]*ast.File{}, token.NewFileSet()
+	t.pkgs, t.files, t.outlines, t.fset = map[string]*listed{}, map[string]*ast.File{}, map[string]*ast.File{}, token.NewFileSet()
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		p := &listed{}
 		if err := d.Decode(p); errors.Is(err, io.EOF) {
@@ -125,14 +125,22 @@ func (t *tree) check(ms []mutation) (wrong map[string]error, err error) {
 	return wrong, nil
 }
 
+// compiles type-checks the packages that a mutation changes. Where it changes nothing but the bodies of functions, the bodies in other files
+// are what they were, and are left out.
 func (t *tree) compiles(m *mutation) error {
 	changed, err := m.files(t.read)
 	if err != nil {
 		return fmt.Errorf("it no longer applies: %w", err)
 	}
 	dirs := map[string]bool{}
-	for file := range changed {
+	within := true
+	for file, text := range changed {
 		dirs[filepath.Join(t.root, filepath.Dir(file))] = true
+		was, err := t.read(file)
+		if err != nil {
+			return err
+		}
+		within = within && outside(was) == outside(text)
 	}
 	for dir := range dirs {
 		p := t.at(dir)
@@ -140,34 +148,76 @@ func (t *tree) compiles(m *mutation) error {
 			return fmt.Errorf("%s has no package", dir)
 		}
 		var files []*ast.File
+		whole := map[string]bool{} // files of which all is there
 		for _, name := range p.GoFiles {
 			path := filepath.Join(dir, name)
 			rel, _ := filepath.Rel(t.root, path)
-			f, err := t.parsed(path, changed[filepath.ToSlash(rel)])
+			text := changed[filepath.ToSlash(rel)]
+			whole[path] = text != "" || !within
+			f, err := t.parsed(path, text, !whole[path])
 			if err != nil {
 				return fmt.Errorf("it does not compile: %w", err)
 			}
 			files = append(files, f)
 		}
-		conf := types.Config{Importer: t.imp}
-		if _, err := conf.Check(p.ImportPath, t.fset, files, nil); err != nil {
-			return fmt.Errorf("it does not compile: %w", err)
+		var wrong error
+		conf := types.Config{Importer: t.imp, Error: func(err error) {
+			var te types.Error
+			if wrong == nil && (!errors.As(err, &te) || whole[te.Fset.Position(te.Pos).Filename]) {
+				wrong = fmt.Errorf("it does not compile: %w", err)
+			}
+		}}
+		_, _ = conf.Check(p.ImportPath, t.fset, files, nil) // an outline has imports that it does not use: what counts went to Error
+		if wrong != nil {
+			return wrong
 		}
 	}
 	return nil
 }
 
-// parsed is a file of the tree, or what a mutation has made of it.
-func (t *tree) parsed(path, changed string) (*ast.File, error) {
+// outside is the text of a file without the bodies of its functions; all of it if that is no Go.
+func outside(text string) string {
+	fset := token.NewFileSet()
+	f, err := parser.ParseFile(fset, "", text, parser.SkipObjectResolution)
+	if err != nil {
+		return text
+	}
+	var out strings.Builder
+	at := 0
+	for _, d := range f.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok && fn.Body != nil {
+			out.WriteString(text[at:fset.Position(fn.Body.Lbrace).Offset])
+			at = fset.Position(fn.Body.Rbrace).Offset
+		}
+	}
+	return out.String() + text[at:]
+}
+
+// parsed is a file of the tree, or its outline, or what a mutation has made of it.
+func (t *tree) parsed(path, changed string, outline bool) (*ast.File, error) {
 	if changed != "" {
 		return parser.ParseFile(t.fset, path, changed, parser.SkipObjectResolution)
 	}
-	if f := t.files[path]; f != nil {
+	cache := t.files
+	if outline {
+		cache = t.outlines
+	}
+	if f := cache[path]; f != nil {
 		return f, nil
 	}
 	f, err := parser.ParseFile(t.fset, path, nil, parser.SkipObjectResolution)
-	t.files[path] = f
-	return f, err
+	if err != nil {
+		return nil, err
+	}
+	if outline {
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok {
+				fn.Body = nil
+			}
+		}
+	}
+	cache[path] = f
+	return f, nil
 }
 
 // hasTests looks for the tests that a mutation names. cache holds the text of the test files by package.
@@ -189,7 +239,7 @@ func (t *tree) hasTests(m *mutation, cache map[string]string) error {
 		cache[m.Pkg] = text.String()
 	}
 	for _, name := range m.Tests {
-		if !regexp.MustCompile(`(?m)^func ` + regexp.QuoteMeta(name) + `\(`).MatchString(cache[m.Pkg]) {
+		if !strings.Contains(cache[m.Pkg], "\nfunc "+name+"(") {
 			return fmt.Errorf("%s has no test %s", m.Pkg, name)
 		}
 	}

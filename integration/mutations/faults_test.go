@@ -1,37 +1,40 @@
 package main
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"os"
 )
 
 // faultsPage lists what went wrong for users of other engines and clients, and the tests that keep it out.
 const faultsPage = "docs/proof-faults.md"
 
-// docOf is the doc comment of a test, as one line; "" if there is no such test.
-func docOf(t *testing.T, root, pkg, test string) string {
+// testDocs are the doc comments of a package's tests, each as one line, by the test's name.
+func testDocs(t *testing.T, dir string) map[string]string {
 	t.Helper()
-	names, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
+	names, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	docs := map[string]string{}
 	for _, name := range names {
-		b, err := os.ReadFile(name)
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := regexp.MustCompile(`(?m)((?:^//.*\n)*)^func ` + test + `\(`).FindSubmatch(b)
-		if m != nil {
-			return " " + strings.ReplaceAll(string(m[1]), "\n// ", " ")
+		for _, d := range f.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok {
+				docs[fn.Name.Name] = strings.ReplaceAll(fn.Doc.Text(), "\n", " ")
+			}
 		}
 	}
-	return ""
+	return docs
 }
 
 // Each fault of the page has its tests, each of these names the source, and one of them names the clauses. And what a test names is on the
@@ -45,6 +48,7 @@ func TestFaultsHaveTheirTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	docs := map[string]map[string]string{} // by package
 	rows := 0
 	for line := range strings.Lines(text) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
@@ -67,9 +71,13 @@ func TestFaultsHaveTheirTests(t *testing.T) {
 				continue
 			}
 			for _, n := range names[1:] {
-				doc := docOf(t, tr.root, names[0][1], n[1])
+				pkg := names[0][1]
+				if docs[pkg] == nil {
+					docs[pkg] = testDocs(t, filepath.Join(tr.root, pkg))
+				}
+				doc := docs[pkg][n[1]]
 				if !strings.Contains(doc, source) {
-					t.Errorf("%s: %s in %s does not name it: %q", source, n[1], names[0][1], doc)
+					t.Errorf("%s: %s in %s does not name it: %q", source, n[1], pkg, doc)
 				}
 				for c := range clauses {
 					if strings.Contains(doc, c) {
