@@ -27,8 +27,6 @@ func (p *partition[T]) claim(w *worker[T], l *Lane[T]) {
 	l.running += n
 	l.workers++
 	p.active += n
-	w.place = len(p.store.crew)
-	p.store.crew = append(p.store.crew, w)
 	w.size, w.first, w.end, w.recalled = n, 0, n, false
 	clear(w.marks[:n])
 	w.chunks++
@@ -37,7 +35,11 @@ func (p *partition[T]) claim(w *worker[T], l *Lane[T]) {
 		at |= multiBit
 	}
 	w.at.Store(at)
-	w.lane.Store(l)
+	if w.lane.Load() == nil { // otherwise it stays
+		w.place = len(p.store.crew)
+		p.store.crew = append(p.store.crew, w)
+		w.lane.Store(l)
+	}
 }
 
 // claimReady takes items that waited and may run now, each with the items of its key that wait right behind it: one
@@ -95,15 +97,19 @@ func (p *partition[T]) finish(w *worker[T], l *Lane[T]) {
 	p.tell(l, &w.errands)
 	w.adapt(l)
 	l.workers--
+	w.run, w.holding, w.byKey = nil, nil, false
+	l.checkDrained()
+}
+
+// leave takes a worker that has no chunk any more out of the partition's crew.
+func (p *partition[T]) leave(w *worker[T]) {
 	st := p.store
 	last := len(st.crew) - 1
 	st.crew[w.place] = st.crew[last]
 	st.crew[w.place].place = w.place
 	st.crew[last] = nil
 	st.crew = st.crew[:last]
-	w.run, w.holding, w.byKey = nil, nil, false
 	w.lane.Store(nil)
-	l.checkDrained()
 }
 
 // finishSlots accounts for slots of which those from the given one on are not complete.

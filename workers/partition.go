@@ -50,6 +50,21 @@ type errands[T any] struct {
 	hired    *worker[T]
 }
 
+// spins is how often lock tries before it lets the runtime put the goroutine to sleep: a microsecond, of which a turn takes half. A
+// sync.Mutex tries for longer, but not at all while its processor has other goroutines to run, as it always has where many handlers
+// wait; and whoever sleeps gets the processor back behind all of those, some hundred times as late.
+const spins = 1000
+
+// lock takes the lock for a worker's turn.
+func (p *partition[T]) lock() {
+	for range spins {
+		if p.mu.TryLock() {
+			return
+		}
+	}
+	p.mu.Lock()
+}
+
 // unlock puts the lane where workers find it if it has something to run, gives the lock back and does the errands.
 func (p *partition[T]) unlock(e *errands[T]) {
 	p.settle(e)

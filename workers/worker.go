@@ -16,12 +16,9 @@ const (
 	turnsPerVisit = 2
 )
 
-// worker is one goroutine of the pool and the chunk that it runs.
+// worker is one goroutine of the pool and the chunk that it runs. Thousands of them with slow handlers find their memory out of the cache at
+// each turn. So what a turn needs stands together, and a chunk of one item needs no other memory: that is what room is for.
 type worker[T any] struct {
-	pool     *Pool[T]
-	number   int
-	arriving bool // hired and not yet at the ring; guarded by the pool's lock
-
 	// at counts the starts of this chunk: the one word that worker and recallers share without a lock.
 	at atomic.Uint64
 	// lane is whose chunk it is. It changes under the lock of that lane's partition only, so whoever finds it equal
@@ -30,25 +27,37 @@ type worker[T any] struct {
 	began atomic.Int64 // when the chunk began, on the pool's clock
 
 	// The worker's own. Others read the chunk, under the lock, between claim and finish.
+	pool     *Pool[T]
+	number   int
+	task     Task[T]
+	took     int64 // nanoseconds for the chunk
+	chunks   uint64
+	size     int // items of the chunk, at the claim
 	slots    []*slot[T]
 	run      []T    // instead of slots; see claimRun
 	runFirst uint64 // of the first item of run
 	holding  *slot[T]
-	byKey    bool      // run is of a lane ByKey; see claimKeyRun
-	stands   []slot[T] // for the items of such a run, or nil if there was none yet
-	marks    []bool    // by item of the chunk: Task.Mark was called
-	size     int       // items of the chunk, at the claim
-	took     int64     // nanoseconds for the chunk
-	chunks   uint64
+	marks    []bool // by item of the chunk: Task.Mark was called
+	byKey    bool   // run is of a lane ByKey; see claimKeyRun
 	working  bool
-	task     Task[T]
-	errands  errands[T]
+
+	arriving bool // hired and not yet at the ring; guarded by the pool's lock
 
 	// Guarded by the partition's lock.
-	first, end int  // the slots that are not accounted for: all of them, or what a recall left
 	recalled   bool // the worker starts nothing more of this chunk
+	first, end int  // the items that are not accounted for: all of them, or what a recall left
 	place      int  // in the store's crew
-	seen       sighting
+	errands    errands[T]
+	room       struct {
+		slots    [1]*slot[T]
+		told     [1]Span
+		runs     [1][]T
+		released [1]T
+		marks    [maxChunk]bool
+	}
+
+	seen   sighting
+	stands []slot[T] // for the items of a run ByKey, or nil if there was none yet
 }
 
 // The word at: in the lower half the number of items that were started, which goes too far when the worker finds the
@@ -64,12 +73,13 @@ const (
 func started(at uint64) int { return int(at & startedMask) }
 
 func newWorker[T any](p *Pool[T]) *worker[T] {
-	most := max(maxChunk, p.o.BatchSize)
-	w := &worker[T]{pool: p, slots: make([]*slot[T], 0, most), marks: make([]bool, most)}
+	w := &worker[T]{pool: p}
 	w.task.worker = w
-	if p.o.Release != nil {
-		w.errands.released = make([]T, 0, cap(w.slots))
+	w.slots, w.marks = w.room.slots[:0], w.room.marks[:]
+	if p.o.BatchSize > maxChunk {
+		w.marks = make([]bool, p.o.BatchSize)
 	}
+	w.errands.told, w.errands.runs, w.errands.released = w.room.told[:0], w.room.runs[:0], w.room.released[:0]
 	return w
 }
 
@@ -113,7 +123,7 @@ func (w *worker[T]) visit(l *Lane[T], ran bool) {
 func (w *worker[T]) turn(l *Lane[T], ran bool, turns int) bool {
 	p := l.part
 	handled := w.handled()
-	p.mu.Lock()
+	p.lock()
 	if ran {
 		p.finish(w, l)
 	} else {
@@ -123,6 +133,9 @@ func (w *worker[T]) turn(l *Lane[T], ran bool, turns int) bool {
 		p.claim(w, l)
 	} else {
 		w.size = 0
+	}
+	if ran && w.size == 0 {
+		p.leave(w)
 	}
 	p.unlock(&w.errands)
 	if ran && handled > 0 && w.pool.o.Turn != nil {
