@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gaplesshq/gapless/tracker"
@@ -206,7 +207,8 @@ func (g *goals) latency(ctx context.Context) error {
 	return nil
 }
 
-// growth is P13: what a record costs over the bare loop, as something grows.
+// growth is P13: what a record costs as something grows, in the two ways in which it can be over the bare loop: so much more, and so many times
+// as much. The first is what the engine adds; it is small, and so is 15 % of it. The second is what a machine has to do.
 func (g *goals) growth(ctx context.Context) error {
 	for _, x := range []struct {
 		what  string
@@ -215,31 +217,34 @@ func (g *goals) growth(ctx context.Context) error {
 		base  []string
 	}{
 		{"1 to 1,000 partitions", "partitions", []string{"1", "12", "100", "1000"}, []string{"workers", "8", "order", "unordered"}},
-		{"10 to 1,000,000 keys", "keys", []string{"uniform:10", "uniform:1000000"}, []string{"workers", "8", "records", "2000000"}},
+		{"10 to 1,000,000 keys", "keys", []string{"uniform:10", "uniform:1000000"}, []string{"workers", "8", "records", "4000000"}},
 		{"1 to 1,000 workers", "workers", []string{"1", "8", "64", "1000"}, []string{"order", "unordered"}},
 	} {
 		var cases []Case
 		for _, v := range x.from {
 			cases = append(cases, caseOf(append(x.base, x.param, v)...))
 		}
-		r, err := g.measure(ctx, Config{Cases: cases, Rounds: 2*g.cfg.Rounds - 1})
+		r, err := g.measure(ctx, Config{Cases: cases, Rounds: 2*g.cfg.Rounds + 1})
 		if err != nil {
 			return err
 		}
-		var parts string
-		least, most := 0.0, 0.0
-		for i, c := range cases {
-			over := r.over(c, cpuOf).Median
-			if i == 0 || over < least {
-				least = over
-			}
-			most = max(most, over)
-			parts += fmt.Sprintf(", %s %s", c.Get(x.param), ns(over))
+		var more, times []float64
+		moreParts, timesParts := "", ""
+		for _, c := range cases {
+			m, t := r.over(c, cpuOf).Median, r.ratio(ArmEngine, c, ArmBare, c, cpuOf).Median
+			more, times = append(more, m), append(times, t)
+			moreParts += fmt.Sprintf(", %s %s", c.Get(x.param), ns(m))
+			timesParts += fmt.Sprintf(", %s %.2f x", c.Get(x.param), t)
 		}
-		grown := most / max(least, 1)
-		g.add(Goal{ID: "P13", What: "CPU a record over the bare loop's, " + x.what + parts, Goal: "most <= 1.15 x least", Value: ratio(grown) + " x", OK: grown <= 1.15})
+		g.flat("CPU a record beyond the bare loop's, "+x.what+moreParts, slices.Max(more)/max(slices.Min(more), 1))
+		g.flat("CPU a record over the bare loop's, "+x.what+timesParts, slices.Max(times)/slices.Min(times))
 	}
 	return nil
+}
+
+// flat is a goal that what grew to so many times its least is about the same.
+func (g *goals) flat(what string, grown float64) {
+	g.add(Goal{ID: "P13", What: what, Goal: "most <= 1.15 x least", Value: ratio(grown) + " x", OK: grown <= 1.15})
 }
 
 // members is P14.

@@ -200,8 +200,8 @@ func (e *Engine) callWithin(ctx context.Context, call func(context.Context) erro
 }
 
 // turn hears from a worker after each chunk: two clock reads serve up to 64 records.
-func (e *Engine) turn(worker int, _ *lane, n int, elapsed time.Duration) {
-	e.lat.observe(worker, n, elapsed)
+func (e *Engine) turn(_ int, _ *lane, n int, elapsed time.Duration) {
+	e.lat.observe(n, elapsed)
 	e.sizes.observe(elapsed)
 }
 

@@ -315,9 +315,9 @@ func (e *Engine) Healthy() (ok bool, problems map[string]string) {
 func (e *Engine) Latency() (buckets []int64, sum time.Duration) {
 	buckets = make([]int64, len(e.lat.buckets))
 	for i := range e.lat.buckets {
-		buckets[i] = e.lat.buckets[i].Load()
+		buckets[i] = e.lat.buckets[i].records.Load()
 	}
-	return buckets, time.Duration(e.lat.nanos.Load())
+	return buckets, time.Duration(e.lat.nanos())
 }
 
 // String is the snapshot as JSON.

@@ -254,7 +254,7 @@ type tuneCounts struct {
 func (e *Engine) tuneCounts() tuneCounts {
 	c := tuneCounts{
 		at: time.Now(), done: e.breakers.handled(), failed: e.counts.failures.Load(),
-		calls: e.sizes.calls.Load(), busyNanos: e.lat.nanos.Load(), squareUnit: e.sizes.squares.Load(),
+		calls: e.sizes.calls.Load(), busyNanos: e.lat.nanos(), squareUnit: e.sizes.squares.Load(),
 	}
 	if e.cfg.DeadLetter.GiveUp != GiveUpSkip { // else a record that could not be handled is skipped, too
 		c.done += e.counts.skipped.Load()

@@ -33,6 +33,10 @@
 // goroutine that fetches; and since completed items leave nothing behind but their places in a push that is not used up yet, memory
 // follows what is unfinished and not how far the work has come.
 //
+// Slow handlers get one item at a time, and with thousands of them the lock is what they meet at. Whoever finds it taken tries for
+// a microsecond before the runtime may put it to sleep, and what a turn needs of a worker stands together, for after such a handler
+// all of it has left the processor's cache.
+//
 // Chunks would be a trap if the first record of one got stuck: the others would wait behind it. So a chunk can be
 // recalled at any moment: whoever holds the lock takes back what has not been started. One atomic addition a record
 // buys that, and it serves everything that must stop a chunk half way: a monitor that looks after slow chunks each
