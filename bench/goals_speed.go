@@ -207,8 +207,8 @@ func (g *goals) latency(ctx context.Context) error {
 	return nil
 }
 
-// growth is P13: what a record costs as something grows, in the two ways in which it can be over the bare loop: so much more, and so many times
-// as much. The first is what the engine adds; it is small, and so is 15 % of it. The second is what a machine has to do.
+// growth is P13: what a record costs over the bare loop as something grows, as so much more and as a multiple. The first is what the engine
+// adds; it is small, and so is 15 % of it. The second is what a machine has to do.
 func (g *goals) growth(ctx context.Context) error {
 	for _, x := range []struct {
 		what  string
@@ -236,8 +236,8 @@ func (g *goals) growth(ctx context.Context) error {
 			moreParts += fmt.Sprintf(", %s %s", c.Get(x.param), ns(m))
 			timesParts += fmt.Sprintf(", %s %.2f x", c.Get(x.param), t)
 		}
-		g.flat("CPU a record beyond the bare loop's, "+x.what+moreParts, slices.Max(more)/max(slices.Min(more), 1))
-		g.flat("CPU a record over the bare loop's, "+x.what+timesParts, slices.Max(times)/slices.Min(times))
+		g.flat("CPU a record over the bare loop's, "+x.what+moreParts, slices.Max(more)/max(slices.Min(more), 1))
+		g.flat("CPU a record as a multiple of the bare loop's, "+x.what+timesParts, slices.Max(times)/slices.Min(times))
 	}
 	return nil
 }

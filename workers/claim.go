@@ -98,7 +98,6 @@ func (p *partition[T]) finish(w *worker[T], l *Lane[T]) {
 	w.adapt(l)
 	l.workers--
 	w.run, w.holding, w.byKey = nil, nil, false
-	l.checkDrained()
 }
 
 // leave takes a worker that has no chunk any more out of the partition's crew.

@@ -72,11 +72,52 @@ func TestLeaversKeepNoSlots(t *testing.T) {
 			t.Fatal("there was no worker")
 		}
 		for _, w := range made {
-			for i, s := range w.slots[:cap(w.slots)] {
+			for i, s := range append(w.slots[:cap(w.slots):cap(w.slots)], w.room.slots[:]...) {
 				if s != nil {
 					t.Fatalf("a worker that left keeps slot %d of its chunk", i)
 				}
 			}
+		}
+	})
+}
+
+// C7: what a worker had in a chunk of one item is not kept by the room that it had for it, once its chunks are larger; and where two runs
+// are released in one turn, the first is not.
+func TestRoomKeepsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, order := range []Order{Unordered, ByKey} {
+			var l *Lane[*uint64]
+			handle := func(k *Task[*uint64]) {
+				if order == Unordered { // two runs: what was handled, and what a lane that is closed gives up
+					k.Return(2)
+					l.Close()
+				}
+			}
+			p := New(Options[*uint64]{Total: 1, BatchSize: 4, Handle: handle, Release: func([]*uint64) {}, Key: func(n **uint64) []byte { return []byte{byte(**n)} }})
+			var made []*worker[*uint64]
+			p.idle.New = func() any {
+				w := newWorker(p)
+				made = append(made, w) // under the pool's lock
+				return w
+			}
+			l = p.Open(1, order, nil, 0, 0)
+			items := make([]*uint64, 4)
+			for i := range items {
+				items[i] = new(uint64)
+				*items[i] = uint64(i)
+			}
+			l.Push(0, items)
+			synctest.Wait()
+			for _, w := range made {
+				if cap(w.errands.runs) == 1 && cap(w.errands.released) == 1 {
+					t.Errorf("%v: it has outgrown nothing", order)
+				}
+				if r := w.room; r.runs[0] != nil && cap(w.errands.runs) > 1 || r.released[0] != nil || r.slots[0] != nil {
+					t.Errorf("%v: the room keeps %v, %v, %v", order, r.slots, r.runs, r.released)
+				}
+			}
+			l.Close()
+			p.Wait()
 		}
 	})
 }

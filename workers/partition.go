@@ -50,9 +50,9 @@ type errands[T any] struct {
 	hired    *worker[T]
 }
 
-// spins is how often lock tries before it lets the runtime put the goroutine to sleep: a microsecond, of which a turn takes half. A
-// sync.Mutex tries for longer, but not at all while its processor has other goroutines to run, as it always has where many handlers
-// wait; and whoever sleeps gets the processor back behind all of those, some hundred times as late.
+// spins is how often a worker tries for the lock before it lets the runtime put it to sleep: about a microsecond, where another worker's
+// turn takes half of one, by key nearly a whole one. A sync.Mutex tries as well, but not while its processor has other goroutines to run,
+// as it always has where many handlers wait; and whoever sleeps gets the processor back behind all of those, some hundred times as late.
 const spins = 1000
 
 // lock takes the lock for a worker's turn.

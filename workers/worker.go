@@ -17,7 +17,8 @@ const (
 )
 
 // worker is one goroutine of the pool and the chunk that it runs. Thousands of them with slow handlers find their memory out of the cache at
-// each turn. So what a turn needs stands together, and a chunk of one item needs no other memory: that is what room is for.
+// each turn. So what a turn needs stands together, and a worker that never had a larger chunk than one item needs no other memory: that is
+// what room is for.
 type worker[T any] struct {
 	// at counts the starts of this chunk: the one word that worker and recallers share without a lock.
 	at atomic.Uint64
@@ -47,17 +48,19 @@ type worker[T any] struct {
 	recalled   bool // the worker starts nothing more of this chunk
 	first, end int  // the items that are not accounted for: all of them, or what a recall left
 	place      int  // in the store's crew
-	errands    errands[T]
-	room       struct {
+
+	// The worker's own, again.
+	errands errands[T]
+	room    struct { // what slots, marks and errands begin with
 		slots    [1]*slot[T]
 		told     [1]Span
 		runs     [1][]T
 		released [1]T
 		marks    [maxChunk]bool
 	}
-
-	seen   sighting
 	stands []slot[T] // for the items of a run ByKey, or nil if there was none yet
+
+	seen sighting // guarded by the partition's lock
 }
 
 // The word at: in the lower half the number of items that were started, which goes too far when the worker finds the
@@ -137,7 +140,11 @@ func (w *worker[T]) turn(l *Lane[T], ran bool, turns int) bool {
 	if ran && w.size == 0 {
 		p.leave(w)
 	}
+	if ran {
+		l.checkDrained()
+	}
 	p.unlock(&w.errands)
+	w.outgrow()
 	if ran && handled > 0 && w.pool.o.Turn != nil {
 		w.pool.o.Turn(w.number, l, handled, time.Duration(w.took))
 	}
@@ -145,6 +152,19 @@ func (w *worker[T]) turn(l *Lane[T], ran bool, turns int) bool {
 		w.pool.monitor.wake()
 	}
 	return w.size > 0
+}
+
+// outgrow forgets what lies in the room of that which has grown out of it, and left a copy there.
+func (w *worker[T]) outgrow() {
+	if cap(w.slots) > len(w.room.slots) {
+		clear(w.room.slots[:])
+	}
+	if cap(w.errands.runs) > len(w.room.runs) {
+		clear(w.room.runs[:])
+	}
+	if cap(w.errands.released) > len(w.room.released) {
+		clear(w.room.released[:])
+	}
 }
 
 // runChunk handles the items of the chunk until it is through or recalled.

@@ -126,7 +126,7 @@ func (t *tree) check(ms []mutation) (wrong map[string]error, err error) {
 }
 
 // compiles type-checks the packages that a mutation changes. Where it changes nothing but the bodies of functions, the bodies in other files
-// are what they were, and are left out.
+// are what they were, and are left out. Of what a compiler would say only this is missed: that a variable has come to need itself by way of one.
 func (t *tree) compiles(m *mutation) error {
 	changed, err := m.files(t.read)
 	if err != nil {
