@@ -15,7 +15,7 @@ import (
 // faultsPage lists what went wrong for users of other engines and clients, and the tests that keep it out.
 const faultsPage = "docs/proof-faults.md"
 
-// testDocs are the doc comments of a package's tests, each as one line, by the test's name.
+// testDocs are the doc comments of the functions in a package's test files, each as one line, by name.
 func testDocs(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
@@ -29,7 +29,7 @@ func testDocs(t *testing.T, dir string) map[string]string {
 			t.Fatal(err)
 		}
 		for _, d := range f.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Test") {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil {
 				docs[fn.Name.Name] = strings.ReplaceAll(fn.Doc.Text(), "\n", " ")
 			}
 		}
