@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -231,10 +232,14 @@ func (g *goals) growth(ctx context.Context) error {
 		var more, times []float64
 		moreParts, timesParts := "", ""
 		for _, c := range cases {
-			m, t := r.over(c, cpuOf).Median, r.ratio(ArmEngine, c, ArmBare, c, cpuOf).Median
-			more, times = append(more, m), append(times, t)
-			moreParts += fmt.Sprintf(", %s %s", c.Get(x.param), ns(m))
-			timesParts += fmt.Sprintf(", %s %.2f x", c.Get(x.param), t)
+			m, t := r.over(c, cpuOf), r.ratio(ArmEngine, c, ArmBare, c, cpuOf)
+			if m.Rounds == 0 || t.Rounds == 0 {
+				more, times = []float64{math.NaN()}, []float64{math.NaN()}
+				break
+			}
+			more, times = append(more, m.Median), append(times, t.Median)
+			moreParts += fmt.Sprintf(", %s %s", c.Get(x.param), ns(m.Median))
+			timesParts += fmt.Sprintf(", %s %.2f x", c.Get(x.param), t.Median)
 		}
 		g.flat("CPU a record over the bare loop's, "+x.what+moreParts, slices.Max(more)/max(slices.Min(more), 1))
 		g.flat("CPU a record as a multiple of the bare loop's, "+x.what+timesParts, slices.Max(times)/slices.Min(times))
@@ -242,9 +247,13 @@ func (g *goals) growth(ctx context.Context) error {
 	return nil
 }
 
-// flat is a goal that what grew to so many times its least is about the same.
+// flat is a goal that what grew to so many times its least is about the same. NaN stands for what did not run.
 func (g *goals) flat(what string, grown float64) {
-	g.add(Goal{ID: "P13", What: what, Goal: "most <= 1.15 x least", Value: ratio(grown) + " x", OK: grown <= 1.15})
+	d := Goal{ID: "P13", What: what, Goal: "most <= 1.15 x least", Value: notRun}
+	if !math.IsNaN(grown) {
+		d.Value, d.OK = ratio(grown)+" x", grown <= 1.15
+	}
+	g.add(d)
 }
 
 // members is P14.

@@ -37,7 +37,7 @@ func (c *counters) event(n EventName) {
 var LatencyBounds = []float64{1e-6, 1e-5, 5e-5, 1e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 5e-2, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
 
 // latencies is a histogram of handler times. Short handlers are measured a chunk at a time, so they enter with their chunk's
-// mean; long ones are a chunk each. Nearly all observations are of one bucket, whose two words are on one cache line.
+// mean; long ones are a chunk each. Nearly all observations are of one bucket, whose two words lie side by side: one cache line, mostly.
 type latencies struct {
 	buckets [22]struct{ records, nanos atomic.Int64 }
 }

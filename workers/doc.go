@@ -34,8 +34,8 @@
 // follows what is unfinished and not how far the work has come.
 //
 // Slow handlers get one item at a time, and with thousands of them the lock is what they meet at. A worker that comes for
-// its next item and finds it taken tries for a microsecond before the runtime may put it to sleep, and what a turn needs of a worker stands together, for after such a handler
-// all of it has left the processor's cache.
+// its next item and finds it taken tries for a microsecond before the runtime may put it to sleep, and what a turn needs
+// of a worker stands together, for after such a handler all of it has left the processor's cache.
 //
 // Chunks would be a trap if the first record of one got stuck: the others would wait behind it. So a chunk can be
 // recalled at any moment: whoever holds the lock takes back what has not been started. One atomic addition a record
