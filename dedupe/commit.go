@@ -134,7 +134,7 @@ func (s *Store) plan(g *group) *plan {
 
 // write makes the batch of a group and commits it. What Pebble does about a log that it cannot write is panic.
 func (s *Store) write(g *group) (p *plan, err error) {
-	if err := s.sealer.room(s); err != nil {
+	if err := s.sealer.room(s, len(g.marks)); err != nil {
 		return nil, err
 	}
 	err = guard(func() error {

@@ -299,6 +299,7 @@ func TestNobodySawTheSyncFail(t *testing.T) {
 			for range mostUnsealed + 1 {
 				mark100()
 				flush(t, s)
+				flush(t, s) // of nothing: it needs no room
 			}
 			if full {
 				<-there

@@ -108,8 +108,9 @@ func (c *sealer) finish(j job) {
 
 var errLogFailed = fmt.Errorf("%w: a sync of the log failed", ErrUnavailable)
 
-// room waits until few enough parts are unsealed for another to be filled.
-func (c *sealer) room(s *Store) error {
+// room waits until few enough parts are unsealed for another to be filled. A group without marks fills none: it asks only whether
+// the store can be written, so that who flushes what is durable already does not wait for the sealer.
+func (c *sealer) room(s *Store, marks int) error {
 	for {
 		c.mu.Lock()
 		n, less := 0, c.less
@@ -125,7 +126,7 @@ func (c *sealer) room(s *Store) error {
 		if s.logs.failed.Load() { // nothing is sealed until the store has been reopened
 			return errLogFailed
 		}
-		if n <= mostUnsealed || s.q.closing.Load() {
+		if marks == 0 || n <= mostUnsealed || s.q.closing.Load() {
 			return nil
 		}
 		select {
