@@ -13,26 +13,18 @@ import (
 
 // Row returns the durable row of that key which Options.Rows gave, and whether there is one. The bytes are the caller's.
 func (s *Store) Row(key []byte) (value []byte, found bool, err error) {
-	if err := s.ended(); err != nil {
-		return nil, false, err
-	}
-	s.dbMu.RLock()
-	defer s.dbMu.RUnlock()
-	if s.db == nil {
-		return nil, false, ErrUnavailable
-	}
-	v, c, err := s.db.Get(callerKey(key))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, false, fmt.Errorf("dedupe: reading: %w", err)
-	}
-	value = bytes.Clone(v)
-	if value == nil {
-		value = []byte{}
-	}
-	return value, true, c.Close()
+	value, err = apart(s, func(db *pebble.DB) ([]byte, error) {
+		v, c, err := db.Get(callerKey(key))
+		switch {
+		case errors.Is(err, pebble.ErrNotFound):
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("dedupe: reading: %w", err)
+		}
+		value := append(make([]byte, 0, len(v)), v...) // not nil where it is empty
+		return value, c.Close()
+	})
+	return value, value != nil, err
 }
 
 // EachRow calls f with the durable rows whose keys begin so, in the order of their keys, until it returns false. The slices
@@ -51,16 +43,17 @@ func (s *Store) EachRow(prefix []byte, f func(key, value []byte) bool) error {
 	if err != nil {
 		return fmt.Errorf("dedupe: reading: %w", err)
 	}
+	defer s.iters.close(it)
 	for ok := it.First(); ok && bytes.HasPrefix(it.Key(), lower); ok = it.Next() {
 		v, err := it.ValueAndErr()
 		if err != nil {
-			return fmt.Errorf("dedupe: reading: %w", errors.Join(err, it.Close()))
+			return fmt.Errorf("dedupe: reading: %w", err)
 		}
 		if !f(it.Key()[1:], v) {
 			break
 		}
 	}
-	return errors.Join(it.Error(), it.Close())
+	return it.Error()
 }
 
 // DeleteRow deletes a row and waits until that is durable. Should Options.Rows give it in the same group, it stays. The errors
@@ -116,18 +109,16 @@ func (s *Store) Compact(ctx context.Context) error {
 	if err := s.Flush(ctx); err != nil {
 		return err
 	}
-	s.dbMu.RLock()
-	defer s.dbMu.RUnlock()
-	if s.db == nil {
-		return ErrUnavailable
-	}
-	s.o.hook("compact")
-	return guard(func() error {
-		if err := s.flush(s.db); err != nil {
-			return err
-		}
-		// If a group was written since, this ends the log again. Groups go on meanwhile, so it is no matter for endLog.
-		defer s.health.own(atTables)()
-		return s.db.Compact(ctx, []byte{arrivalPrefix}, []byte{sealedPrefix + 1}, false)
+	_, err := apart(s, func(db *pebble.DB) (struct{}, error) {
+		s.o.hook("compact")
+		return struct{}{}, guard(func() error {
+			if err := s.flush(db); err != nil {
+				return err
+			}
+			// If a group was written since, this ends the log again. Groups go on meanwhile, so it is no matter for endLog.
+			defer s.health.own(atTables)()
+			return db.Compact(ctx, []byte{arrivalPrefix}, []byte{sealedPrefix + 1}, false)
+		})
 	})
+	return err
 }

@@ -59,7 +59,7 @@ func (s *Store) readSealed(b *bucket, p *part, k *Key) (e entry, found bool, err
 	for i--; i >= 0; i-- {
 		row, err := s.readRow(it, b, p.no, uint32(i))
 		if err != nil || row == nil {
-			s.iters.discard(it)
+			s.iters.close(it.Iterator)
 			return e, false, err
 		}
 		if hit := search(row, k); hit != nil {
@@ -99,9 +99,10 @@ func (s *Store) readRow(it *pooledIter, b *bucket, part, row uint32) ([]byte, er
 // was made. So each carries the epoch that it was made in, an epoch ends when a part was sealed or a memtable flushed, and
 // an iterator of an older epoch is closed instead of used: it might not see the part that its user knows of.
 type iterPool struct {
-	epoch atomic.Uint64
-	mu    sync.Mutex
-	free  []*pooledIter
+	epoch   atomic.Uint64
+	mu      sync.Mutex
+	free    []*pooledIter
+	closing sync.WaitGroup
 }
 
 type pooledIter struct {
@@ -122,7 +123,7 @@ func (p *iterPool) get(db *pebble.DB) (*pooledIter, error) {
 			return it, nil
 		}
 		p.mu.Unlock()
-		p.discard(it)
+		p.close(it.Iterator)
 		p.mu.Lock()
 	}
 	p.mu.Unlock()
@@ -141,13 +142,15 @@ func (p *iterPool) put(it *pooledIter) {
 	}
 	p.mu.Unlock()
 	if it != nil {
-		p.discard(it)
+		p.close(it.Iterator)
 	}
 }
 
-func (p *iterPool) discard(it *pooledIter) { _ = it.Close() } // its error, if any, was seen when it was used
+// close closes an iterator, whose error, if any, was seen when it was used. It does so on another goroutine: the last one of what
+// was there takes the database's lock, and where Pebble was stopped with that lock (stopHere), a claim would wait for ever.
+func (p *iterPool) close(it *pebble.Iterator) { p.closing.Go(func() { _ = it.Close() }) }
 
-// drain closes the free iterators of past epochs, or all.
+// drain closes the free iterators of past epochs, or all, which it waits for: nobody makes more meanwhile.
 func (p *iterPool) drain(all bool) {
 	epoch := p.epoch.Load()
 	p.mu.Lock()
@@ -161,7 +164,10 @@ func (p *iterPool) drain(all bool) {
 	})
 	p.mu.Unlock()
 	for _, it := range old {
-		p.discard(it)
+		p.close(it.Iterator)
+	}
+	if all {
+		p.closing.Wait()
 	}
 }
 

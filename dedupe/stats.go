@@ -1,6 +1,10 @@
 package dedupe
 
-import "time"
+import (
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
 
 // Stats are a picture of the store, all of it since it was opened unless it says otherwise.
 type Stats struct {
@@ -37,7 +41,8 @@ type Stats struct {
 // Pending returns how many completions are not durable yet. Unlike Stats it never waits, whatever the disk does.
 func (s *Store) Pending() int64 { return s.q.pending.Load() }
 
-// Stats returns a picture of the store. It takes some microseconds; its parts are not from one moment.
+// Stats returns a picture of the store. It takes some microseconds; its parts are not from one moment. DiskBytes is 0 while the
+// store is being reopened and when it has failed for good.
 func (s *Store) Stats() Stats {
 	st := Stats{
 		Pending:      s.q.pending.Load(),
@@ -79,11 +84,7 @@ func (s *Store) Stats() Stats {
 			}
 		}
 	}
-	s.dbMu.RLock()
-	if s.db != nil {
-		st.DiskBytes = int64(s.db.Metrics().DiskSpaceUsage())
-	}
-	s.dbMu.RUnlock()
+	st.DiskBytes, _ = apart(s, func(db *pebble.DB) (int64, error) { return int64(db.Metrics().DiskSpaceUsage()), nil })
 	s.health.mu.Lock()
 	st.Err = s.health.reason()
 	s.health.mu.Unlock()

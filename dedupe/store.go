@@ -206,6 +206,36 @@ func (s *Store) flush(db *pebble.DB) error {
 	return err
 }
 
+// apart runs f on a goroutine of its own and waits for it, or for the end of the store: where Pebble was stopped in the middle of
+// something (stopHere), whoever needs a lock of the database waits for ever. That is nobody who called us.
+func apart[T any](s *Store, f func(db *pebble.DB) (T, error)) (T, error) {
+	type result struct {
+		v   T
+		err error
+	}
+	var none T
+	if err := s.ended(); err != nil {
+		return none, err
+	}
+	done := make(chan result, 1)
+	go func() {
+		s.dbMu.RLock()
+		defer s.dbMu.RUnlock()
+		if s.db == nil {
+			done <- result{err: ErrUnavailable}
+			return
+		}
+		v, err := f(s.db)
+		done <- result{v, err}
+	}()
+	select {
+	case r := <-done:
+		return r.v, r.err
+	case <-s.health.dead:
+		return none, *s.health.fatal.Load()
+	}
+}
+
 // within runs f and waits so long for it. A panic of f is an error.
 func within(d time.Duration, f func() error) error {
 	done := make(chan error, 1)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -48,38 +47,48 @@ func (s *Store) Verify(ctx context.Context, progress func(done, total int64)) (R
 		total += b.keys.Load()/rowEntries + 1
 	}
 	for _, prefix := range []byte{sealedPrefix, arrivalPrefix} {
-		it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefix}, UpperBound: []byte{prefix + 1}})
-		if err != nil {
-			return v.r, fmt.Errorf("dedupe: reading: %w", err)
-		}
-		v.begin()
-		for ok := it.First(); ok; ok = it.Next() {
-			err := ctx.Err()
-			if err == nil && v.r.Rows%64 == 0 {
-				if err = s.ended(); err == nil && !s.health.writable() {
-					err = ErrUnavailable // whoever repairs it waits for this
-				}
-			}
-			if err != nil {
-				return v.r, errors.Join(err, it.Close())
-			}
-			value, err := it.ValueAndErr()
-			if err != nil {
-				v.problem(fmt.Errorf("reading row %x: %w", it.Key(), err))
-				continue
-			}
-			v.row(it.Key(), value)
-			if v.r.Rows%4096 == 0 {
-				progress(v.r.Rows, max(total, v.r.Rows))
-			}
-		}
-		v.end()
-		if err := errors.Join(it.Error(), it.Close()); err != nil {
-			v.problem(fmt.Errorf("reading: %w", err))
+		if err := v.rows(ctx, prefix, total, progress); err != nil {
+			return v.r, err
 		}
 	}
 	progress(v.r.Rows, v.r.Rows)
 	return v.r, nil
+}
+
+// rows looks at all rows of one kind.
+func (v *verifier) rows(ctx context.Context, prefix byte, total int64, progress func(done, total int64)) error {
+	s := v.s
+	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefix}, UpperBound: []byte{prefix + 1}})
+	if err != nil {
+		return fmt.Errorf("dedupe: reading: %w", err)
+	}
+	defer s.iters.close(it)
+	v.begin()
+	for ok := it.First(); ok; ok = it.Next() {
+		err := ctx.Err()
+		if err == nil && v.r.Rows%64 == 0 {
+			if err = s.ended(); err == nil && !s.health.writable() {
+				err = ErrUnavailable // whoever repairs it waits for this
+			}
+		}
+		if err != nil {
+			return err
+		}
+		value, err := it.ValueAndErr()
+		if err != nil {
+			v.problem(fmt.Errorf("reading row %x: %w", it.Key(), err))
+			continue
+		}
+		v.row(it.Key(), value)
+		if v.r.Rows%4096 == 0 {
+			progress(v.r.Rows, max(total, v.r.Rows))
+		}
+	}
+	v.end()
+	if err := it.Error(); err != nil {
+		v.problem(fmt.Errorf("reading: %w", err))
+	}
+	return nil
 }
 
 type verifier struct {
