@@ -185,12 +185,12 @@ func (s *Store) fatalf(format string, args ...any) {
 // stopHere says that the store failed for good, and stops this goroutine.
 func (s *Store) stopHere(err error) {
 	_ = s.fail(err)
-	parked.Add(1)
+	left.Add(1)
 	select {}
 }
 
-// parked counts the goroutines that were stopped.
-var parked atomic.Int64
+// left counts what was left behind for good: goroutines that were stopped, and databases that did not close.
+var left atomic.Int64
 
 // pebbleLog passes on what Pebble says.
 type pebbleLog struct{ s *Store }

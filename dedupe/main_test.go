@@ -20,8 +20,8 @@ func TestMain(m *testing.M) {
 		return
 	}
 	code := m.Run()
-	// Goroutines that Pebble left behind when its manifest could not be written are stopped for good: see fatalf.
-	if code == 0 && parked.Load() == 0 {
+	// Where a manifest could not be written, goroutines are stopped for good, and so is what waits for them: see fatalf.
+	if code == 0 && left.Load() == 0 {
 		if err := goleak.Find(goleak.IgnoreTopFunction("github.com/gaplesshq/gapless/dedupe.(*Store).stopHere")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1

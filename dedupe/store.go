@@ -246,6 +246,7 @@ func within(d time.Duration, f func() error) error {
 	case err := <-done:
 		return err
 	case <-t.C:
+		left.Add(1)
 		return fmt.Errorf("%w after %v", ErrTimeout, d)
 	}
 }
