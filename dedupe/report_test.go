@@ -128,5 +128,5 @@ func TestALogWhoseSyncFailedIsNotEnded(t *testing.T) {
 	if err := *s.health.fatal.Load(); !errors.Is(err, ErrFatal) || !errors.Is(err, syscall.EIO) {
 		t.Error(err)
 	}
-	parked.Add(-1) // it holds nothing that others wait for
+	left.Add(-1) // it holds nothing that others wait for
 }
