@@ -148,7 +148,9 @@ func (p *iterPool) put(it *pooledIter) {
 
 // close closes an iterator, whose error, if any, was seen when it was used. It does so on another goroutine: the last one of what
 // was there takes the database's lock, and where Pebble was stopped with that lock (stopHere), a claim would wait for ever.
-func (p *iterPool) close(it *pebble.Iterator) { p.closing.Go(func() { _ = it.Close() }) }
+func (p *iterPool) close(it *pebble.Iterator) {
+	p.closing.Go(func() { _ = it.Close() })
+}
 
 // drain closes the free iterators of past epochs, or all, which it waits for: nobody makes more meanwhile.
 func (p *iterPool) drain(all bool) {

@@ -2,6 +2,7 @@ package workers
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -47,6 +48,7 @@ type stage struct {
 	mu       sync.Mutex
 	gates    map[string]chan struct{}
 	begun    []string // as the handler got them
+	seen     int      // of these, by wantBegun
 	ended    []string // handler returned
 	released []string
 	tasks    [][]string
@@ -143,13 +145,19 @@ func (s *stage) want(what string, got []string, want ...string) {
 	}
 }
 
-// wantBegun compares what has begun so far, in order.
+// wantBegun compares what has begun so far, in order. What has begun since it was last called is compared in order by key: handlers
+// of several keys may begin at once.
 func (s *stage) wantBegun(want ...string) {
 	s.t.Helper()
 	synctest.Wait()
 	s.mu.Lock()
 	got := slices.Clone(s.begun)
 	s.mu.Unlock()
+	before := min(s.seen, len(got), len(want))
+	s.seen = len(got)
+	byKey := func(a, b string) int { return strings.Compare(things(a)[0].key, things(b)[0].key) }
+	slices.SortStableFunc(got[before:], byKey)
+	slices.SortStableFunc(want[before:], byKey)
 	s.want("begun", got, want...)
 }
 
