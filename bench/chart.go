@@ -84,7 +84,7 @@ func (c *chart) plot() (*plot.Plot, plot.Legend, error) {
 	grid.Vertical.Color, grid.Horizontal.Color = faint, faint
 	p.Add(grid)
 	for _, d := range c.curves {
-		if len(d.points) == 0 {
+		if d = d.drawable(c.logY); len(d.points) == 0 {
 			continue
 		}
 		line, dots, err := plotter.NewLinePoints(d.points)
@@ -113,7 +113,27 @@ func (c *chart) plot() (*plot.Plot, plot.Legend, error) {
 	return p, legend, nil
 }
 
+// drawable leaves out the points that the picture has no place for, and says so in the legend: on a logarithmic axis 0, as the rate of a
+// run that was too short, and figures that are no numbers.
+func (d drawn) drawable(log bool) drawn {
+	shown := drawn{name: d.name, ink: d.ink, dashed: d.dashed}
+	for i, xy := range d.points {
+		if math.IsNaN(xy.Y) || math.IsInf(xy.Y, 0) || log && xy.Y <= 0 {
+			shown.name = d.name + ", without some that are 0"
+			continue
+		}
+		shown.points = append(shown.points, xy)
+		if d.spread != nil {
+			shown.spread = append(shown.spread, d.spread[i])
+		}
+	}
+	return shown
+}
+
 func (c *chart) axes(p *plot.Plot) {
+	if math.IsInf(p.X.Min, 0) || math.IsInf(p.Y.Min, 0) { // nothing is drawn
+		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 1, 10, 1, 10
+	}
 	if c.logX {
 		p.X.Scale = plot.LogScale{}
 		p.X.Min, p.X.Max = p.X.Min/1.15, p.X.Max*1.15

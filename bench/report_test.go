@@ -5,7 +5,9 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"image/png"
+	"math"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -180,5 +182,24 @@ func TestPicturesOfAnything(t *testing.T) {
 	var b bytes.Buffer
 	if err := r.WriteHTML(&b); err != nil || strings.Count(b.String(), "Latency from") != 1 {
 		t.Errorf("%v, %d pictures of latencies", err, strings.Count(b.String(), "Latency from"))
+	}
+}
+
+// TestPicturesOfNothing: a run that is too short, or a machine that is too busy, measures 0, which has no place on a logarithmic axis.
+func TestPicturesOfNothing(t *testing.T) {
+	for _, rates := range [][]float64{{100, 0, 300}, {0, 0, 0}, {math.NaN(), math.Inf(1), 7}} {
+		r := &Report{}
+		for i, rate := range rates {
+			c := with(t, "workers", strconv.Itoa(i+1))
+			r.Cases = append(r.Cases, c)
+			r.Results = append(r.Results, resultOf(ArmEngine, c, []Measurement{{Rate: rate, CPUPerRecord: rate}}))
+		}
+		var b bytes.Buffer
+		if err := r.WriteHTML(&b); err != nil || !strings.Contains(b.String(), "Throughput") {
+			t.Errorf("%v: %v", rates, err)
+		}
+		if rates[0] == 100 && !strings.Contains(b.String(), "gapless, without some that are 0") {
+			t.Error("nobody is told that a point is missing")
+		}
 	}
 }
