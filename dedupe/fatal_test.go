@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/gaplesshq/gapless/internal/crashfs"
 )
@@ -80,16 +81,19 @@ func TestNobodyWaitsForADeadStore(t *testing.T) {
 // TestTheStoreDiesWhileItIsAsked (C5): as above, of those who wait for the database already.
 func TestTheStoreDiesWhileItIsAsked(t *testing.T) {
 	s := open(t, "d", options(newHands()))
-	s.dbMu.Lock() // as Pebble's lock would be
-	stats, rows := make(chan Stats, 1), make(chan error, 1)
-	go func() { stats <- s.Stats() }()
-	go func() { _, _, err := s.Row([]byte("x")); rows <- err }()
+	inside, never, told := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := apart(s, func(*pebble.DB) (int, error) {
+			close(inside)
+			<-never // as one waits for a lock of Pebble's
+			return 1, nil
+		})
+		told <- err
+	}()
+	<-inside
 	_ = s.fail(syscall.EIO)
-	if got := <-stats; !errors.Is(got.Err, ErrFatal) {
-		t.Errorf("Stats says %v", got.Err)
+	if err := <-told; !errors.Is(err, ErrFatal) || !errors.Is(err, syscall.EIO) {
+		t.Errorf("it says %v", err)
 	}
-	if err := <-rows; !errors.Is(err, ErrFatal) {
-		t.Errorf("Row says %v", err)
-	}
-	s.dbMu.Unlock()
+	close(never)
 }
