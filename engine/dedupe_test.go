@@ -58,8 +58,8 @@ func TestSecondCopyInFlightWaits(t *testing.T) {
 			return nil
 		}, vfs.NewMem())
 		c.Order, c.Dedupe.Scope, c.Workers = OrderUnordered, "all", 3
-		c.Retry.Base = time.Hour
-		c.Retry.Max = time.Hour
+		c.Retry.Base = time.Minute
+		c.Retry.Max = time.Minute
 		m := w.start(c)
 		w.produce(0, "x=1", "x=1", "x=1", "other=1")
 		w.produce(1, "y=1", "y=1", "more=1")
@@ -68,7 +68,7 @@ func TestSecondCopyInFlightWaits(t *testing.T) {
 		w.eventually("settled by the first", func() bool { return w.committed("t", 0) == 4 })
 		g.open("y=1")
 		w.eventually("the second ran", func() bool { return log.len() == 5 })
-		time.Sleep(2 * time.Hour) // the first's retry finds that the second has done it
+		time.Sleep(2 * time.Minute) // the first's retry finds that the second has done it
 		w.eventually("all", func() bool { return w.committed("t", 1) == 3 })
 		m.stop()
 		if n := log.len(); n != 5 {
